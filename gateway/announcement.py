@@ -1,4 +1,4 @@
-"""What a gateway logs of itself when it begins to serve."""
+"""The lines about itself that a gateway logs when it begins to serve."""
 
 from __future__ import annotations
 

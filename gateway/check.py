@@ -91,7 +91,7 @@ def check_gateway(config: GatewayConfig, user: str | None = None, password: str 
     """
     listener = config.all_listeners[0]
     address = listener.address
-    if address.host in EVERYWHERE:  # which no certificate names
+    if address.host in EVERYWHERE:  # no certificate names such an address
         address = config.advertised.get(listener.name, address)
     with ExitStack() as stack:
         client = _Client(stack.enter_context(closing(_connected(config, address, has_tls=listener.has_tls))))
@@ -120,7 +120,7 @@ def _connected(config: GatewayConfig, address: Address, *, has_tls: bool) -> soc
     try:
         context = ssl.create_default_context(cafile=config.ssl_truststore_location or None)
         return context.wrap_socket(plain, server_hostname=address.host)
-    except OSError as error:  # of TLS, or of the file
+    except OSError as error:  # from TLS, or from the truststore's file
         plain.close()
         reason = f"{error.verify_message}; {TRUST}" if isinstance(error, ssl.SSLCertVerificationError) else error
         raise CheckError(f"TLS with {address}: {reason}") from None

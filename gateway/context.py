@@ -1,4 +1,4 @@
-"""Context: what handlers of requests work with."""
+"""Context: the objects that request handlers share."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from .transactions.threads import TransactionThreads
 
 T = TypeVar("T")
 
-TEXT_CHARACTERS_MAX = 200  # of what a client calls itself, in a line of the log
-A_TURN_S = 0.02  # of one request in a thread that others wait for
+TEXT_CHARACTERS_MAX = 200  # the length of a client's name in a line of the log
+A_TURN_S = 0.02  # the time of one request in a thread that others wait for
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Workers:
             fair.start()
 
     def stop(self) -> None:
-        """Ends the threads, after what was given to them."""
+        """Ends the threads after their queued tasks."""
         for worker in reversed(self._all):
             worker.stop()
         for fair in self._fair:
@@ -151,15 +151,15 @@ class Context:
     clock: Clock
     log_dir: str  # or the URL of a log on an object store
     is_remote: bool  # whether reading records waits for an object store
-    answers: AnswerMemory  # that has records which were read from one, or from the tier
+    answers: AnswerMemory  # the memory for answers with records from an object store or the tier
     tier: TierReads | None  # None: the log directory has no tier
-    listening: Mapping[str, Address]  # where each listener does, by its name
+    listening: Mapping[str, Address]  # the address of each listener, by its name
     topics: Topics
     partitions: Partitions
     appender: Appending
     workers: Workers
     large: Executor  # serves requests with many entries, and writes answers with many, so that others need not wait
-    cold: Executor  # does what takes long: reads from an object store, checks while code is being compiled
+    cold: Executor  # runs long tasks: reads from an object store, checks while code is being compiled
     figures: Figures
     rules: RuleStore | None  # None: everyone may do everything
     users: UsersFile | None  # None: no listener has logins
@@ -196,20 +196,20 @@ class Context:
         return math.ceil(delay_s * 1000)
 
     def mutations(self, request: Request, strict_since: int) -> Mutations:
-        """Returns what counts the partitions that a request makes or deletes. ``strict_since``: see there."""
+        """Returns the counter of partitions that a request makes or deletes. ``strict_since``: see there."""
         return Mutations(self.throttle, request, is_strict=request.version >= strict_since)
 
     def when_free(
         self, request: Request, led: Iterable[LedPartition | Exception], answer: Callable[[Request], None]
     ) -> None:
-        """Calls ``answer``, which uses these partitions: in another thread if one is in use, perhaps for long."""
+        """Calls ``answer``, which uses these partitions; in another thread if one is in use, perhaps for long."""
         if any(isinstance(each, LedPartition) and each.is_busy for each in led):
             self.cold.submit(request.or_fail(answer), request)
         else:
             answer(request)
 
     def answer(self, request: Request, body: Mapping[str, Any], entries: int) -> None:
-        """Answers a request with a body of about so many entries: in another thread if they are many."""
+        """Answers a request with a body of about this many entries; in another thread if there are many."""
         self.answer_with(request, lambda: body, entries)
 
     def answer_with(self, request: Request, body: Callable[[], Mapping[str, Any]], entries: int) -> None:

@@ -1,6 +1,6 @@
-"""FetchSessions: what consumers fetch again and again is remembered, so that requests and answers have what changed.
+"""FetchSessions: remembers what a consumer fetches, so that requests and answers only have what changed.
 
-As KIP-227 and Kafka's ``FetchSessionCache``: a consumer's first request names all of its partitions
+As in KIP-227 and Kafka's ``FetchSessionCache``, a consumer's first request names all of its partitions
 and begins a session, which the answer numbers. Later requests name the partitions that it adds, drops, or wants from
 another offset; answers leave out partitions without records, errors and moved ends. Where a broker would serve any
 client that knows a session's number, here it belongs to its user.
@@ -32,7 +32,7 @@ Key = tuple[str | UUID, int]  # topic, by name or id, and partition
 
 
 class Sent(NamedTuple):
-    """What of the answers of all partitions goes to the client."""
+    """The part of all partitions' answers that is sent to the client."""
 
     answers: Sequence[Answer]
     session_id: int = NO_SESSION
@@ -47,17 +47,17 @@ class _Session:
     used_s: float
     partitions: dict[Key, Kept]
     watch: Watch
-    epoch: int = 1  # that the next request must have
+    epoch: int = 1  # the epoch that the next request must have
 
     def end(self) -> None:
-        """Has its partitions wake nothing more; a fetch that still waits is woken to look again."""
+        """Its partitions wake nothing from now on; a fetch that still waits is woken to check again."""
         for each in self.partitions.values():
             each.end()
         self.watch.moved()
 
 
 class Fetching(NamedTuple):
-    """A request, all the partitions that it stands for, and what chooses what to send of their answers."""
+    """A request, all the partitions that it stands for, and the function that chooses which answers to send."""
 
     request: FetchRequest
     asked: Asked
@@ -78,7 +78,10 @@ class FetchSessions:
         return len(self._sessions)
 
     def resolve(self, asked: FetchRequest, owner: str, *, by_topic_id: bool) -> Fetching:
-        """Returns what a request of the user ``owner`` asks for. Raises RequestError for a session that it has not."""
+        """Returns what a request of the user ``owner`` asks for.
+
+        Raises RequestError for a session that the user does not have.
+        """
         with self._guard:
             if asked.session_epoch in (INITIAL, FINAL):
                 self._end(asked.session_id, owner)
@@ -119,7 +122,7 @@ class FetchSessions:
             if (known := session.partitions.pop(gone, None)) is not None:
                 known.end()
         if asked.partitions or asked.forgotten:
-            session.watch.moved()  # an earlier fetch that still waits looks again
+            session.watch.moved()  # an earlier fetch that still waits checks again
         self._partitions += len(session.partitions) - before
 
     def _begin(
@@ -144,7 +147,7 @@ class FetchSessions:
             return Sent(answers, number)
 
     def _changed(self, session: _Session, answers: Sequence[Answer]) -> Sent:
-        """Sends what has changed; partitions with records go behind the others, so that each has its turn."""
+        """Sends what has changed; partitions with records move to the end of the order, so that each has its turn."""
         found = []
         with self._guard:
             for answer in answers:
@@ -170,7 +173,7 @@ class FetchSessions:
         session.end()
 
     def _has_room(self, partitions: int) -> bool:
-        """Whether a session of so many partitions may begin; one that is idle, or old and smaller, ends for it."""
+        """Whether a session of this many partitions may begin; makes room by ending an idle or an old, smaller one."""
         if len(self._sessions) >= self._slots and (evicted := self._evictable(partitions)) is not None:
             self._drop(evicted)
         return len(self._sessions) < self._slots and self._partitions + partitions <= PARTITIONS_MAX

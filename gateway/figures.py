@@ -1,4 +1,4 @@
-"""Figures: what the gateway counts of itself, for metrics."""
+"""Figures: the gateway's own counts, for metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Lock
 
 from ..storage import CorruptionError
 
-PLACES_MAX = 1000  # of damage that are named
+PLACES_MAX = 1000  # at most this many damaged places are named
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class OfTopic:
     bytes_in: int = 0
     bytes_out: int = 0
     produced: int = 0  # batches
-    fetched: int = 0  # times that a partition was asked for and answered
+    fetched: int = 0  # how often a partition was requested and answered
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Figures:
     served_together: int = 0  # Produce requests, in turns
     failed_produces: int = 0  # partitions whose batch was refused
     failed_fetches: int = 0  # partitions that were answered with an error
-    failed_maintenance: int = 0  # partitions that could not be maintained, and ends of the process that does it
+    failed_maintenance: int = 0  # partitions that could not be maintained, and exits of the process that maintains them
     damaged: set[tuple[str, str]] = field(default_factory=set)  # files, with the positions of damage in them
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
@@ -85,7 +85,7 @@ class Figures:
             logger.error("%s", error)
 
     def maintenance_failed(self) -> None:
-        """Counts a partition whose maintenance failed, or an end of the process that maintains them."""
+        """Counts a partition whose maintenance failed, or an exit of the process that maintains them."""
         with self._lock:
             self.failed_maintenance += 1
 

@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 
 
 class Change(NamedTuple):
-    """What is new since the last look."""
+    """The changes since the last check."""
 
     config: GatewayConfig  # with what is in force now
     own: Mapping[str, str]  # settings of this node alone
-    topics: Collection[str]  # those with other settings
+    topics: Collection[str]  # the topics whose settings have changed
 
 
 class LiveSettings:
@@ -39,7 +39,7 @@ class LiveSettings:
     def __init__(self, config: GatewayConfig, manager: LogManager) -> None:
         """``config``: what the gateway was started with. ``manager``: used only here, and closed by :meth:`stop`."""
         self._started_with, self._manager = config, manager
-        self._lock, self._stopped = Lock(), Event()  # The lock guards what was read, and its listener.
+        self._lock, self._stopped = Lock(), Event()  # The lock guards the settings that were read, and their listener.
         self._on_change: Callable[[Change], None] = lambda _: None
         self._seen = self._stamp()
         self._file = self._read()
@@ -56,13 +56,13 @@ class LiveSettings:
         return self._file.owned_by(Owner.GROUP, name)
 
     def listen(self, on_change: Callable[[Change], None]) -> None:
-        """Has ``on_change`` called with what is in force, and then with each change, in the thread that found it."""
+        """Calls ``on_change`` with the settings in force, and then with each change, in the thread that found it."""
         with self._lock:
             self._on_change = on_change
             on_change(Change(self.config, self.own, ()))
 
     def start(self) -> None:
-        """Starts the thread that looks for changes."""
+        """Starts the thread that checks for changes."""
         if self._manager.bucket is None:
             self._thread.start()
 
@@ -73,7 +73,7 @@ class LiveSettings:
         self._manager.close()
 
     def look(self) -> None:
-        """Puts in force what the file has; on return that is done, and others may have done it."""
+        """Puts the file's settings in force; they are on return, even if another thread did it."""
         with self._lock:
             seen = self._stamp()
             if seen == self._seen:
@@ -101,7 +101,7 @@ class LiveSettings:
         return TopicsFile({}, {}) if self._manager.bucket is not None else self._manager.topics_file()
 
     def _config_of(self, file: TopicsFile, otherwise: GatewayConfig) -> GatewayConfig:
-        """Returns the config with what a file has; ``otherwise`` if that is wrong, which is logged."""
+        """Returns the config with the settings in a file; ``otherwise`` if they are invalid, which is logged."""
         own = file.owned_by(Owner.NODE, str(self._started_with.node_id))
         try:
             return with_live(self._started_with, file.broker, own)
@@ -111,7 +111,10 @@ class LiveSettings:
 
 
 def with_live(config: GatewayConfig, broker: Mapping[str, str], own: Mapping[str, str]) -> GatewayConfig:
-    """Returns a config with the settings of all nodes, and of this one. Raises InvalidConfigError for a wrong one."""
+    """Returns a config with the settings of all nodes, and of this one.
+
+    Raises InvalidConfigError for an invalid one.
+    """
     given = {name: value for name, value in {**broker, **own}.items() if name in NODE_KEYS}
     made = _with(config, given)
     parse_address_limits("max.connections.per.ip.overrides", made.max_connections_per_ip_overrides)
@@ -119,7 +122,7 @@ def with_live(config: GatewayConfig, broker: Mapping[str, str], own: Mapping[str
 
 
 def for_listener(config: GatewayConfig, own: Mapping[str, str], listener: Listener) -> GatewayConfig:
-    """Returns a config with what a listener has of its own. Raises InvalidConfigError for a wrong one."""
+    """Returns a config with a listener's own settings. Raises InvalidConfigError for an invalid one."""
     given = own_tls_settings(own, listener.name)
     return _with(config, given) if given else config
 
@@ -130,7 +133,7 @@ def _with(config: GatewayConfig, given: Mapping[str, str]) -> GatewayConfig:
 
 
 def _changed(before: TopicsFile, after: TopicsFile) -> Collection[str]:
-    """Returns the topics that have other settings; a change of those for all topics may concern each."""
+    """Returns the topics whose settings have changed: all of them if the defaults for all topics did."""
     shared = [{name: each for name, each in file.broker.items() if name not in NODE_KEYS} for file in (before, after)]
     if shared[0] != shared[1]:
         return after.topics

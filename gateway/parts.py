@@ -1,4 +1,4 @@
-"""Parts: creates what handlers use, over a log directory or a log on an object store, and starts it."""
+"""Parts: creates and starts the objects that handlers use, for a log directory or a log on an object store."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from .threads.disk_faults import DiskFaults
 from .tiers.reads import TierReads
 from .transactions.threads import TransactionThreads
 
-COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
+COORDINATORS_HELD_S = 1.0  # how long a coordinator's disk waits for a lock; its groups or ids wait, too
 RECORD_BATCHES_FROM = (3, 0)  # versions of Kafka that ignore topics' message.format.version
 LARGE_THREADS = 1  # it takes time from the thread of connections, as Python runs one at a time
 COLD_THREADS = 4  # one or more may wait until the kernels are compiled
@@ -113,7 +113,7 @@ class Parts:
         )
 
     def _tier(self, starting: ExitStack) -> TierReads | None:
-        """Returns what reads the tier of the log directory; a tier that cannot be read is reported by each read."""
+        """Returns the reader of the log directory's tier; if the tier cannot be read, each read reports it."""
         config = self._config
         address = config.tier_of(self._log.directory)
         if address is None:
@@ -125,9 +125,9 @@ class Parts:
         return reads
 
     def _managers(self, held_s: float) -> Callable[[], LogManager]:
-        """Returns what opens more managers; on an object store they share what was read of the commits.
+        """Returns a function that opens more managers; on an object store they share the commits that were read.
 
-        ``held_s``: for so long they wait for the lock of a partition, or of the files at the root; then they raise
+        ``held_s``: how long they wait for the lock of a partition, or of the files at the root, before they raise
         LockHeldError.
         """
         waits = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: held_s, ROOT_LOCK_FILE: held_s})
@@ -159,7 +159,7 @@ class Parts:
         return Cluster(registry, config, _endpoints(config, listening_on), log.clock, host_lock)
 
     def _ends(self, managers: Callable[[], LogManager], topics: Topics, cluster: Cluster) -> Ends:
-        """Returns what touches logs: in the directory, or on the object store."""
+        """Returns the objects that use logs: in the directory, or on the object store."""
         log, config, synced, found = self._log, self._config, self._figures.synced, self._figures.found_damage
         if log.bucket is None or self._transactions is None:
             faults = DiskFaults(log.directory)

@@ -14,7 +14,7 @@ from .network.quota import Quota
 
 
 class Sort(Enum):
-    """Requests that wait for the same threads: of each kind of request, ``handlers/table`` names it."""
+    """Requests that wait for the same threads; ``handlers/table`` assigns each kind of request to one sort."""
 
     LOGIN = auto()
     PRODUCE = auto()
@@ -32,13 +32,13 @@ class Places:
     """The places of all requests in progress."""
 
     def __init__(self, limit: int, sorts: Mapping[int, Sort]) -> None:
-        """``limit``: of each sort. ``sorts``: by kind of request."""
+        """``limit``: the number of requests of each sort. ``sorts``: the sort of each kind of request."""
         quotas = {sort: Quota(limit) for sort in Sort}
         self._others, self._before_login = quotas[Sort.OTHERS], Quota(limit)
         self._of_kinds: Mapping[bytes, Quota] = {key.to_bytes(2, "big"): quotas[sort] for key, sort in sorts.items()}
 
     def of(self, frame: memoryview, connection: Connection) -> Quota:
-        """Returns where a request is counted."""
+        """Returns the count to which a request belongs."""
         if connection.is_newcomer:
             return self._before_login
         return self._of_kinds.get(bytes(frame[:2]), self._others)

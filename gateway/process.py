@@ -8,11 +8,11 @@ import sys
 from ..storage import raise_limit_to_highest
 from .threads.kept import watch_all_threads
 
-# What a request allocates is freed without the collector, as it has no cycles; a connection that ends, and some errors,
-# have. So it may run seldom, but it must: buffers of a megabyte may hang on a few objects.
+# Requests allocate nothing in cycles, so reference counts free it; ended connections and some errors do have cycles. So
+# the collector may run seldom, but must run: a few objects may hold buffers of a megabyte.
 OBJECTS_A_COLLECTION = 5_000
 # The thread of connections gives up the interpreter's lock at each read and send, thousands of times in a second. With
-# Python's 5 ms, it waits so long each time while another thread computes, for a large request of somebody.
+# Python's default of 5 ms, it would wait that long each time while another thread computes for a large request.
 SWITCH_INTERVAL_S = 0.0005
 
 
@@ -21,7 +21,7 @@ def prepare_process() -> None:
 
     Call it once the server has started. Threads of libraries that end with an error are reported from here on. The
     collector takes a tenth of the time of small requests. Objects made before this call are never scanned again.
-    Threads give way to each other ten times sooner than Python's do.
+    Threads give way to each other ten times sooner than by default.
     """
     watch_all_threads()
     raise_limit_to_highest()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ..storage import LogManager, TransactionStates, allot_producer_id, claim_app
 
-APP = "__gateway.producer-ids"  # on an object store: each commit that opens it takes a block
-FIRST_ON_A_STORE = 2**45  # a broker that gets a copy of the log gives ids from 0, a log directory from 2^40
-BLOCK = 1000  # ids that are taken at once, as by a broker: taking them is a write to the disk
+APP = "__gateway.producer-ids"  # on an object store: each commit that opens the app takes a block
+FIRST_ON_A_STORE = 2**45  # a broker with a copy of the log assigns ids from 0, a log directory from 2^40
+BLOCK = 1000  # ids that are reserved together, as by a broker: each reservation is a write to the disk
 
 
 class ProducerIds:
@@ -18,7 +18,7 @@ class ProducerIds:
         self._block: Iterator[int] = iter(())
 
     def next(self, manager: LogManager) -> int:
-        """Returns an id that no other producer of the log has; its kind of client determines the range that it gets.
+        """Returns an id that no other producer of the log has; the kind of client determines the range.
 
         Raises LogDirLockedError while a broker runs on the directory.
         """

@@ -16,8 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from .server import Gateway
 
-# A test's group has its partitions at once: nothing is gained by waiting for members that do not come. And topics of
-# one partition are made sooner than those of 50.
+# A test's group has its partitions at once: waiting for more members would gain nothing. And topics of one partition
+# are created sooner than those of 50.
 SETTINGS: Mapping[str, str | int | bool] = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "group.initial.rebalance.delay.ms": 0,
@@ -87,7 +87,7 @@ def commitlog_gateway(
         config = GatewayConfig.from_mapping({**SETTINGS, **commitlog_gateway_settings})
     except LogStoreError as error:
         wrong = str(error)
-    if wrong:  # not in the block above, whose error pytest would show too
+    if wrong:  # outside the block above, because pytest would also show that block's error
         pytest.fail(f"commitlog_gateway_settings: {wrong}", pytrace=False)
     with Gateway(str(tmp_path_factory.mktemp("commitlog") / "log"), config, create=True) as gateway:
         yield gateway

@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What one request may cost."""
+    """Limits of one request."""
 
-    entries_here: int = INT32_MAX  # entries of its arrays; with more it is read and served in another thread
+    entries_here: int = INT32_MAX  # entries of its arrays; a request with more is read and served in another thread
     entries_max: int = INT32_MAX  # with more it is refused
     answer_bytes_max: int = INT32_MAX
 
@@ -42,8 +42,8 @@ class RequestLimits:
 class Request:
     """A request whose header was read. It is answered once, at once or later, from any thread.
 
-    Every request ends: one that nobody can answer any more, because a handler or a thread has lost it by an error of
-    ours, closes its connection and gives its place to others.
+    Every request ends: if a handler or a thread has lost it through a bug, it closes its connection and no longer
+    counts as in progress.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class Request:
         *,
         charge: Callable[[Request, float], float] | None = None,
     ) -> None:
-        """``charge``: counts the time of threads, in seconds, and returns for how long the client is to wait.
+        """``charge``: counts the time of threads, in seconds, and returns how long the client must wait.
 
-        None: nobody counts it, and no clock of a thread is read, which costs a system call.
+        None: the time is not counted, which saves a system call to read a thread's clock.
         """
         self._is_ended = False
-        self._charge = charge  # until it was called
+        self._charge = charge  # None once it was called
         self._spent_s = 0.0
         self._working_since: tuple[int, float] | None = None  # the thread, and its time then
         self._throttled_s = 0.0
         self.exchange = exchange
         self.limits = limits or RequestLimits()
         self._body: Any = None
-        self._answer_bytes = 0  # of what handlers have for the answer so far
+        self._answer_bytes = 0  # the size of the answer, as far as handlers have built it
         self._figures, self._began_s = figures, time.perf_counter()
         self.key, self.version, self.client_id = header.key, header.version, header.client_id
         self.is_guarded = False  # whether the rules were asked
@@ -112,7 +112,7 @@ class Request:
 
     @property
     def payer(self) -> tuple[str, str]:
-        """The user and the client id that the request counts for, where quotas limit them."""
+        """The user and the client id whose quotas the request counts for."""
         return self.principal.removeprefix("User:"), self.client_id or ""
 
     @property
@@ -153,18 +153,21 @@ class Request:
         return self._spent_s + running_s
 
     def throttle(self, delay_s: float) -> None:
-        """Has the answer say that the client is to wait, and serves nothing more of it until then."""
+        """Makes the answer ask the client to wait, and serves nothing more of the client until then."""
         self._throttled_s = max(self._throttled_s, delay_s)
 
     def charged_s(self) -> float:
-        """Counts the time that was spent, once; returns for how long the client is to wait by all of its quotas."""
+        """Counts the time that was spent, once; returns how long the client must wait, by all of its quotas."""
         if (charge := self._charge) is not None:
             self._charge = None
             self.throttle(charge(self, self._spent()))
         return self._throttled_s
 
     def reserve(self, size: int) -> None:
-        """Counts about ``size`` bytes of the answer before they are put together. Raises RequestError if too many."""
+        """Counts about ``size`` bytes of the answer before they are built.
+
+        Raises RequestError if there are too many.
+        """
         self._answer_bytes += size
         if self._answer_bytes > self.limits.answer_bytes_max:
             raise self._too_large()
@@ -200,7 +203,7 @@ class Request:
             self.close()
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
-        """Answers with the bytes of a body. Raises struct.error if they are more than an answer can have."""
+        """Answers with the bytes of a body. Raises struct.error if there are more than an answer can have."""
         header = answer_header(self._header)
         length = _LENGTH.pack(len(header) + sum(map(len, parts)))
         self._end([length + header, *parts])
@@ -219,7 +222,7 @@ class Request:
         self.exchange.close()
 
     def _end(self, parts: Sequence[Part]) -> None:
-        if self._is_ended:  # by an error behind the answer
+        if self._is_ended:  # the error came after the answer
             return
         self._is_ended = True
         self._figures.answered(self.key, time.perf_counter() - self._began_s)
@@ -231,7 +234,7 @@ class Request:
         exchange = self.exchange
         if not (exchange.connection.is_closed or exchange.is_stopping):
             logger.error("a request of kind %s was lost by an error; its connection is closed", self.key)
-        exchange.processor.call_soon(exchange.close)  # not here, where any thread may hold any lock
+        exchange.processor.call_soon(exchange.close)  # not in this thread, which may hold any lock
 
     def or_fail(self, task: Callable[P, None]) -> Callable[P, None]:
         """Returns ``task``, which answers the request at once or later; an error that it raises is the answer."""
@@ -239,7 +242,7 @@ class Request:
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 task(*args, **kwargs)
-            except Exception as error:  # of ours
+            except Exception as error:  # a bug here
                 self.fail(error)
 
         return run

@@ -1,9 +1,9 @@
 """Resting partitions of fetch sessions: fetches skip those that have nothing new since the client's last answer.
 
 A session of 1,000 idle partitions would otherwise read all of them twice per fetch. A partition rests after an answer
-for it had neither records nor an error nor an end that the client does not know. It rests as long as its ends stay,
-and the terms do: the rules, the nodes, the client and its isolation level. A partition that moves wakes the fetches of
-its session.
+for it had neither records nor an error nor an end that the client does not know. It rests as long as its ends and the
+terms stay the same: the rules, the nodes, the client and its isolation level. A partition that moves wakes the fetches
+of its session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uuid import UUID
 from ..protocol.fetch import Fetched, FetchPartition
 from .partitions.led_partition import LedPartition
 
-LARGE = 16  # partitions of a request without a session; in one with more, some rest while it waits
+LARGE = 16  # in a request without a session and with more partitions, some rest while it waits
 
 Answer = Fetched[Any]  # whatever holds its records
 Found = LedPartition | Exception  # a partition, or why it cannot be read
@@ -24,7 +24,7 @@ Ends = tuple[int, ...]
 
 
 class Watch:
-    """The fetches of one session that wait, which its resting partitions wake. For any thread."""
+    """The waiting fetches of one session, which its resting partitions wake. For any thread."""
 
     def __init__(self) -> None:
         self.moves = 0  # changes with each partition that ends its rest
@@ -54,25 +54,25 @@ class Watch:
 
 @dataclass(slots=True, eq=False)
 class Kept:
-    """A partition of a session: how it is asked for, the ends that the client knows, and whether it rests."""
+    """A partition of a session: the client's request for it, the ends that the client knows, and whether it rests."""
 
     asked: FetchPartition
     watch: Watch
     high_watermark: int = -1
     log_start_offset: int = -1
-    led: LedPartition | None = None  # that it rests on; None: it does not rest
-    terms: object = None  # that it rests under
+    led: LedPartition | None = None  # the open partition while it rests; None: it does not rest
+    terms: object = None  # the terms under which it rests
     is_over: bool = False  # it has left its session
 
     def asked_again(self, asked: FetchPartition) -> Kept:
-        """Returns the partition as it is asked for now, in the place of this one."""
+        """Returns a replacement of this partition for the new request."""
         self.end()
         return Kept(asked, self.watch, self.high_watermark, self.log_start_offset)
 
     def has_changed(self, answer: Answer) -> bool:
         """Whether an answer says something new; the client then knows it (``CachedPartition``)."""
         if answer.error:
-            self.high_watermark = -1  # so that the first answer without the error is sent
+            self.high_watermark = -1  # an unknown value, so that the first answer without the error is sent
             return True
         has_moved = not self._knows(answer)
         self.high_watermark, self.log_start_offset = answer.high_watermark, answer.log_start_offset
@@ -82,12 +82,15 @@ class Kept:
         return self.high_watermark == answer.high_watermark and self.log_start_offset == answer.log_start_offset
 
     def is_resting(self, terms: object) -> bool:
-        """Whether an answer would still have nothing new. Also looks at the ends: a wake comes after their move."""
+        """Whether an answer would still have nothing new.
+
+        Also checks the ends, because the wake comes after their move.
+        """
         led = self.led
         return led is not None and self.terms is terms and led.is_still(self.high_watermark, self.log_start_offset)
 
     def may_rest(self, answer: Answer, *, is_committed: bool) -> bool:
-        """Whether the next answer stays without anything new until the partition moves."""
+        """Whether the next answer will have nothing new until the partition moves."""
         end = answer.last_stable_offset if is_committed else answer.high_watermark
         return not (answer.error or answer.size) and self.asked.offset == end and self._knows(answer)
 
@@ -127,16 +130,16 @@ class Asked:
     def settle(
         self, answers: Sequence[Answer], found: Sequence[Found], seen: Sequence[Ends], *, is_committed: bool
     ) -> None:
-        """Has partitions rest if their answers, to those that were awake, allow it. ``seen``: ends before the read."""
+        """Lets awake partitions rest if their answers allow it. ``seen``: ends before the read."""
 
     def finish(
         self, answers: Sequence[Answer], found: Sequence[Found], seen: Sequence[Ends], *, is_committed: bool
     ) -> None:
-        """Does what :meth:`settle` does, once the answers are sent: it may be for the next fetch."""
+        """Like :meth:`settle`, after the answers were sent; it may be done at the next fetch."""
         self.settle(answers, found, seen, is_committed=is_committed)
 
     def whole(self, answers: Sequence[Answer]) -> Sequence[Answer]:
-        """Returns the answers to choose from, where those that were awake have ``answers``."""
+        """Returns the answers of all partitions; ``answers`` are those of the awake ones."""
         return answers
 
     def resting(self) -> Collection[LedPartition]:
@@ -155,7 +158,7 @@ class Asked:
         """Cancels :meth:`wait`."""
 
     def is_awaited(self, index: int) -> bool:
-        """Whether a partition that was awake now rests, so that :meth:`wait` covers it."""
+        """Whether a partition that was awake rests now, so that :meth:`wait` covers it."""
         return False
 
 
@@ -201,12 +204,12 @@ class OfSession(Asked):
 
 
 class OfLargeRequest(OfSession):
-    """The partitions of a request without a session: while it waits, those rest that have nothing."""
+    """The partitions of a request without a session; while it waits, partitions without news rest."""
 
     def __init__(self, partitions: Sequence[FetchPartition]) -> None:
         watch = Watch()
         super().__init__(watch, [Kept(each, watch) for each in partitions])
-        self._answers: dict[Kept, Answer] = {}  # of those that rest, and perhaps of others
+        self._answers: dict[Kept, Answer] = {}  # the answers of resting partitions, and perhaps of others
 
     def settle(
         self, answers: Sequence[Answer], found: Sequence[Found], seen: Sequence[Ends], *, is_committed: bool

@@ -1,4 +1,7 @@
-"""Gateway: the server. It passes requests from the network to their handlers; ``parts`` are what these use."""
+"""Gateway: the server.
+
+It passes requests from the network to their handlers; ``parts`` creates the objects that handlers use.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ from .turns.transactions import OpenTransactions
 from .turns.turn import PRODUCE, ProduceTurn, Shared
 
 INT64_MAX = 2**63 - 1
-ENTRIES_HERE = 1_000  # of a request that the thread of connections serves, which takes it some 10 ms
+ENTRIES_HERE = 1_000  # limit of a request that the thread of connections serves itself, in some 10 ms
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +150,7 @@ class Gateway:
         for processor in processors:
             processor.start()
             starting.callback(processor.stop)
-        starting.callback(context.groups.give_up)  # so that members whose requests wait get an answer
+        starting.callback(context.groups.give_up)  # gives members with waiting requests an answer
         starting.callback(context.transactions.give_up)
         self._accept(starting, context.settings, bound, processors, admission)
         self._join(starting, context)
@@ -155,7 +158,7 @@ class Gateway:
             logger.info("%s", line)
 
     def _open_log(self) -> LogManager:
-        """Opens the directory, or the log on an object store; makes it if it is missing and shall be made."""
+        """Opens the directory, or the log on an object store; creates it if it is missing and ``create`` was set."""
         if not is_store_url(self._log_dir):
             return LogManager.open(self._log_dir, create=self._create)
         if self.config.zookeeper_connect:
@@ -174,14 +177,14 @@ class Gateway:
         def on_change(_: View) -> None:
             for led in context.partitions.all():
                 if not cluster.leads(led.topic, led.partition):
-                    led.wake()  # fetches that wait are answered: another node leads
+                    led.wake()  # answers waiting fetches, because another node leads
             context.groups.run(lambda coordinator: coordinator.reassign())
             context.transactions.run(lambda coordinator: coordinator.reassign())
 
         cluster.listen(on_change)
         starting.callback(cluster.stop)
         cluster.start()
-        if self.config.zookeeper_connect:  # with files nobody looks
+        if self.config.zookeeper_connect:  # nobody reads the topics' nodes in a registry of files
             managers = partial(LogManager.open, self._log_dir)
             nodes = TopicNodes(context.registry, cluster, managers, self.config.kafka_version)
             nodes.start()
@@ -225,11 +228,11 @@ class Gateway:
         ]
 
     def _serve_together(self, processors: Iterable[Processor], context: Context) -> None:
-        """Has Produce requests that have arrived together served together, where the log is a directory."""
+        """Serves Produce requests together that have arrived together, if the log is a directory."""
         config, appender = self.config, context.appender
         if not config.commitlog_produce_together_enable or not isinstance(appender, Appender):
             return
-        if config.commitlog_request_max_entries < ENTRIES_HERE:  # which are not counted there
+        if config.commitlog_request_max_entries < ENTRIES_HERE:  # entries are not counted there
             return
         rights = Rights(context.rules, context.throttle)
         shared = Shared(
@@ -252,7 +255,7 @@ class Gateway:
         processors: Sequence[Processor],
         admission: Admission,
     ) -> None:
-        """Accepts connections from now on, by the settings that are in force when they come."""
+        """Accepts connections from now on, each under the settings in force when it comes."""
         acceptors = {
             each: Acceptor(listener, self._terms(each, settings.config, settings.own), processors, admission)
             for each, listener in bound.items()
@@ -272,7 +275,10 @@ class Gateway:
     def _terms(
         self, listener: Listener, config: GatewayConfig, own: Mapping[str, str], tls: ssl.SSLContext | None = None
     ) -> Terms:
-        """Returns the terms of a listener. ``own``: settings of this node. ``tls``: stays if theirs cannot be used."""
+        """Returns the terms of a listener. ``own``: settings of this node.
+
+        ``tls``: used if these settings have no valid certificate.
+        """
         if listener.has_tls:
             try:
                 tls = made_tls(for_listener(config, own, listener))
@@ -307,7 +313,7 @@ class Gateway:
         except (MalformedRequestError, LoginError) as error:
             exchange.processor.log_hostile(exchange.connection, error)
             exchange.close()
-        except Exception:  # of ours
+        except Exception:  # a bug here
             logger.exception("a request could not be read")
             exchange.close()
         else:
@@ -316,7 +322,7 @@ class Gateway:
             self._serve_request(request, header)
 
     def _charge(self, request: Request, spent_s: float) -> float:
-        """Counts the time of a request for the quota of its client; returns for how long that is to wait."""
+        """Counts the time of a request for the quota of its client; returns how long the client must wait."""
         if request.session.stage is not Stage.DONE:
             return 0.0
         return self.context.throttle.delay_s(REQUEST_PERCENTAGE, *request.payer, spent_s * 100)
@@ -341,7 +347,7 @@ class Gateway:
         try:
             check_login(request)
             if not self._kinds[request.key].is_read_by_hand:
-                # Here, as a malformed one must not reach a thread that others wait for.
+                # Read it here, because a malformed request must not reach a thread that others wait for.
                 request.read_body(request.limits.entries_here)
         except TooManyEntriesError:
             self.context.large.submit(self._run, request, self.context.large.submit)
@@ -351,7 +357,7 @@ class Gateway:
             self._run(request, request.exchange.processor.call_soon)
 
     def _run(self, request: Request, again: Callable[[Task], object]) -> None:
-        """Serves a request in this thread. ``again``: has it served again, once its partitions are open."""
+        """Serves a request in this thread. ``again``: serves it again, once its partitions are open."""
         with request.working():
             self._run_counted(request, again)
 

@@ -20,7 +20,7 @@ from ..threads.kept import KeptThread
 from .lifetime import deaf, end_with_parent, start_child
 
 _TURNS = "turns"  # an argument of the child
-DESCRIPTORS = 32  # for a child's pipes, and for files that importing opens
+DESCRIPTORS = 32  # enough for a child's pipes, and for files that importing opens
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def _start(task: Callable[[], None]) -> KeptThread:
 def _compile() -> None:
     """Compiles in a child process. Raises OSError while this process lacks descriptors, which importing needs, too.
 
-    An import that fails in between leaves half of a library. So it is not begun without some room.
+    An import that fails in between leaves half of a library. So the import does not begin without spare descriptors.
     """
     _check_descriptors()
     _compile_in_child()
@@ -77,7 +77,10 @@ def _compile_in_child(*arguments: str) -> None:
 
 
 def compiler(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-    """Starts the child. A signal to it and the gateway does not end it: else the gateway would compile, as it ends."""
+    """Starts the child.
+
+    A signal to both processes does not end the child; otherwise the gateway would compile while it stops.
+    """
     with deaf():
         return start_child(["-m", __name__, *arguments], **streams)
 

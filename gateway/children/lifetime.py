@@ -23,7 +23,7 @@ def start_child(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[by
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Children that are started in the block, by this thread, get neither Ctrl-C nor SIGTERM, from their first moment.
+    """Within the block, children that this thread starts never get Ctrl-C or SIGTERM.
 
     Both are sent to all processes of a terminal or a service: the parent answers, and its children end with it.
     """

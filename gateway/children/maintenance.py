@@ -18,7 +18,7 @@ from threading import Event
 from ..threads.kept import KeptThread
 from .lifetime import start_child
 
-FIRST_AFTER_S = 30.0  # as a broker; a gateway that ends earlier, as in tests, needs no maintenance
+FIRST_AFTER_S = 30.0  # Kafka's initial delay; a gateway that ends earlier, as in tests, needs no maintenance
 _PROGRAM = """
 from pyspark_commitlog.gateway.children.lifetime import end_with_parent
 end_with_parent()

@@ -28,11 +28,11 @@ from .host_lock import HostLock
 from .registration import Registration
 from .view import NOBODY, VIEW, Leader, View
 
-LOOK_S = 1.0  # changes are seen by watches; this is for what went wrong
-HOST_LOCKS_S = 0.1  # between two checks which nodes of this host live
+LOOK_S = 1.0  # seconds between checks; watches report changes, so this only catches missed ones
+HOST_LOCKS_S = 0.1  # seconds between two checks of which nodes of this host live
 START_S = 30.0
 LEAVE_S = 5.0
-LATE_S = 1.5  # of the controller, with a view
+LATE_S = 1.5  # if the controller has not updated the view for this long, another node does
 
 Changed = Callable[[View], None]
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Cluster:
         self._left = Event()
         self._on_change: list[Changed] = []
         self.controller_epoch = 0
-        self._unwritten = (frozenset[int](), 0.0)  # nodes that live, other than the view says, and since when
+        self._unwritten = (frozenset[int](), 0.0)  # live nodes, if they differ from the view, and since when they do
 
     # For handlers
 
@@ -157,10 +157,7 @@ class Cluster:
         self._worker.run(partial(self._on_event, None if state is SessionState.EXPIRED else ""))
 
     def _on_event(self, path: str | None) -> None:
-        """Schedules one check of the registry for all pending events.
-
-        ``path``: whose watch fired; None: all watches are lost.
-        """
+        """Schedules one check of the registry for all pending events."""
         if path is None:
             self._watched.clear()
         self._watched.discard(path or "")
@@ -182,7 +179,7 @@ class Cluster:
             if self._host_lock is not None and self._host_lock.remove_ended(self._registry, others):
                 self._look()
         except (LogStoreError, OSError) as error:
-            logger.warning("which nodes live could not be looked at: %s", error)
+            logger.warning("could not check which nodes live: %s", error)
 
     def _look(self) -> None:
         found = self._read(self._registry.children, BROKER_IDS)

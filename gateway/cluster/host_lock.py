@@ -1,8 +1,8 @@
 """HostLock: a lock file in the log directory that a node holds for as long as its process lives.
 
 A session in ZooKeeper outlives a killed process by its time-out. The lock does not: the kernel frees it. So the nodes
-of one host find at once which of them ended, and remove what its session still owns. A node that is stopped (SIGSTOP)
-keeps its lock. What nodes of other hosts hold is left to their sessions: their locks may not be seen from here.
+of one host notice at once that one of them has ended, and remove what its session still owns. A node that is stopped
+(SIGSTOP) keeps its lock. Sessions decide about nodes of other hosts, because their locks may not be visible from here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .maintainer import MAINTAINER
 from .registration import GATEWAYS, NodeIdInUseError
 
 FILE = ".commitlog.node-"
-TAKE_S = 5.0  # others look at the lock, and hold it for a moment
+TAKE_S = 5.0  # seconds to wait: others that check the lock hold it for a moment
 _AGAIN_S = 0.02
 _HOLDER_BYTES_MAX = 1000
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # random(4): the same for all processes of a running kernel
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class HostLock:
-    """The lock of one node, and a look at those of others. Belongs to one thread at a time."""
+    """The lock of one node; also checks the locks of others. Belongs to one thread at a time."""
 
     def __init__(self, filesystem: FileSystem, directory: str, node: int) -> None:
         """``directory``: of the log. Takes no lock yet."""
@@ -67,7 +67,7 @@ class HostLock:
             self._lock = None
 
     def remove_ended(self, registry: Registry, nodes: Collection[int]) -> bool:
-        """Removes from the registry what those of ``nodes`` own whose process on this host has ended.
+        """Removes the registry entries of those ``nodes`` whose process on this host has ended.
 
         Returns whether there was any. No process of such a node can start in the meantime.
         """
@@ -99,14 +99,14 @@ class HostLock:
 
 
 def _host() -> str:
-    """Returns what tells this host from others; an empty text if that is unknown."""
+    """Returns a text that distinguishes this host from others; an empty text if that is unknown."""
     with suppress(OSError):
         return _BOOT.read_text().strip()
     return ""
 
 
 def _remove_left(registry: Registry, node: int) -> bool:
-    """Removes what the session of a node owns, which has ended; returns whether there was anything.
+    """Removes what the session of an ended node still owns; returns whether there was anything.
 
     The node by which others know a gateway is removed last: a broker without it is of another kind.
     """

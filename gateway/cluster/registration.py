@@ -1,4 +1,4 @@
-"""Registration: a node's ephemeral nodes in the registry, and what keeps it from starting.
+"""Registration: a node's ephemeral nodes in the registry, and the checks before it starts.
 
 ``/brokers/ids/<id>`` is Kafka's, for clients and tools of Kafka. ``/commitlog/nodes/<id>`` marks the broker as a
 gateway, and names its process. A broker without it is one of Kafka: its controller would send every registered broker

@@ -1,4 +1,4 @@
-"""TopicNodes: topics and their partitions in a ZooKeeper, where old clients and tools of Kafka look for them.
+"""TopicNodes: topics and their partitions in a ZooKeeper, where old clients and tools of Kafka find them.
 
 From 0.8 on the controller writes them: ``/brokers/topics/<topic>``, a state for each partition, and the settings. Tools
 ask for changes by writing nodes (``kafka-topics --zookeeper``: a new topic, a deletion), which the controller carries
@@ -39,7 +39,7 @@ class TopicNodes(DiskWorker[LogManager]):
         """``kafka``: the version whose format the nodes have."""
         super().__init__("gateway-topic-nodes", open_manager, LogManager.close)
         self._registry, self._cluster, self._kafka = registry, cluster, kafka
-        self._written: dict[str, bytes] = {}  # by path; as this session knows
+        self._written: dict[str, bytes] = {}  # the content by path, as far as this session knows
         self._session = ""
         self._watched: set[str] = set()
         self._seen: object = None

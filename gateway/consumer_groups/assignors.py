@@ -21,7 +21,7 @@ class Subscriber(NamedTuple):
     id: str
     instance_id: str | None
     topics: frozenset[str]  # ids of the topics that it reads
-    parts: frozenset[Part]  # that it was to read before
+    parts: frozenset[Part]  # the parts assigned to it before
 
 
 Assignment = Mapping[str, frozenset[Part]]  # by the ids of members
@@ -42,7 +42,7 @@ def uniform(members: Sequence[Subscriber], topics: Collection[Topic]) -> Assignm
 def _kept(members: Sequence[Subscriber], there: Collection[Part]) -> dict[str, set[Part]]:
     """Returns what members keep of their partitions; no partition twice.
 
-    Where all read the same topics, nobody keeps more than its share: the last of those that have more give some up.
+    If all members read the same topics, none keeps more than its share: the last of those above it give some up.
     """
     is_same = len({each.topics for each in members}) == 1
     read = members[0].topics if members else frozenset()
@@ -59,8 +59,8 @@ def _kept(members: Sequence[Subscriber], there: Collection[Part]) -> dict[str, s
 
 
 def _give(members: Sequence[Subscriber], held: dict[str, set[Part]], parts: Iterable[Part]) -> None:
-    """Gives each of ``parts`` to the member with the fewest, of those that read its topic."""
-    queues: dict[str, list[tuple[int, int, str]]] = {}  # of each topic: how many members have, their order and id
+    """Gives each of ``parts`` to the member with the fewest partitions among those that read its topic."""
+    queues: dict[str, list[tuple[int, int, str]]] = {}  # by topic: each reader's count, index and id
     for part in parts:
         if part.topic_id not in queues:
             readers = ((at, each.id) for at, each in enumerate(members) if part.topic_id in each.topics)
@@ -71,7 +71,7 @@ def _give(members: Sequence[Subscriber], held: dict[str, set[Part]], parts: Iter
             had, at, member = queue[0]
             has = len(held[member])
             heapq.heapreplace(queue, (has, at, member))
-            if has == had:  # else it got others since it was queued
+            if has == had:  # otherwise the member got other partitions since it was queued
                 held[member].add(part)
                 break
 
@@ -79,7 +79,7 @@ def _give(members: Sequence[Subscriber], held: dict[str, set[Part]], parts: Iter
 def _level(members: Sequence[Subscriber], held: dict[str, set[Part]]) -> None:
     """Moves partitions until no member has two more than another one that reads the topic of one of them.
 
-    Ends: each move makes the sum of the squares of how many members have smaller.
+    This terminates, because each move lowers the sum of the squares of the members' partition counts.
     """
     readers: dict[str, list[str]] = {}
     for each in members:
@@ -107,7 +107,7 @@ def _move(member: str, topic_id: str, readers: Sequence[str], held: dict[str, se
 
 
 def ranges(members: Sequence[Subscriber], topics: Collection[Topic]) -> Assignment:
-    """Assigns to each reader of a topic a range of its partitions; the first readers get one more if it must be."""
+    """Assigns to each reader of a topic a range of its partitions; the first readers get the remainder."""
     held: dict[str, set[Part]] = {each.id: set() for each in members}
     ordered = sorted(members, key=lambda each: (each.instance_id is None, each.instance_id or each.id))
     for topic in topics:

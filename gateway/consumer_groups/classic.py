@@ -1,8 +1,8 @@
-"""Members of Kafka 4's groups that still use the classic protocol: what they ask, and what they are answered.
+"""Members of Kafka 4's groups that still use the classic protocol: their requests and the answers to them.
 
-They join, sync and send heartbeats as in a classic group, but the coordinator assigns. Nobody waits for others: a
-member is answered at once with what is free for it, and is asked to join again when it must give up partitions or can
-get more. Checks and their order are those of Kafka 4.3.1 (``GroupMetadataManager``, ``classicGroup…ToConsumerGroup``).
+They join, sync and send heartbeats as in a classic group, but the coordinator assigns. No member waits for others: each
+gets at once the partitions that are free for it, and must join again when it has to give up partitions or can get more.
+Checks and their order are those of Kafka 4.3.1 (``GroupMetadataManager``, ``classicGroup…ToConsumerGroup``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Joining(NamedTuple):
     """How a member joins."""
 
     is_named: bool  # it has an id already
-    is_last_replaced: bool  # it is static, and its former self was the last member on the new protocol
+    is_last_replaced: bool  # it is static, and before this join it was the last member on the new protocol
 
 
 def supports(group: ConsumerGroup, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
@@ -67,7 +67,7 @@ def supports(group: ConsumerGroup, protocol_type: str, protocols: Iterable[tuple
 def joined(
     group: ConsumerGroup, given: ClassicMember, how: Joining, catalog: Catalog, *, assignor: str, now_ms: int
 ) -> ConsumerMember:
-    """Returns the member that has joined after its next step; the group notes what changes.
+    """Returns the joined member after its next step; the group notes what changes.
 
     ``assignor``: the default. Raises RequestError, with nothing changed.
     """
@@ -106,7 +106,7 @@ def _subscription(given: ClassicMember) -> Subscription:
 
 
 def checked_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Returns the member that a request is of. Raises RequestError if it is unknown or fenced."""
+    """Returns the member that sent a request. Raises RequestError if it is unknown or fenced."""
     if instance_id is None:
         member = group.members.get(member_id)
     else:
@@ -119,7 +119,7 @@ def checked_member(group: ConsumerGroup, member_id: str, instance_id: str | None
 
 
 def checked_classic(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """As :func:`checked_member`, for one on the classic protocol in a generation, which is its epoch."""
+    """Like :func:`checked_member`, for a member on the classic protocol; its generation is its epoch."""
     member = checked_member(group, member_id, instance_id)
     if not member.is_classic:
         raise RequestError(ErrorCode.unknown_member_id, f"Member {member_id} does not use the classic protocol.")
@@ -145,7 +145,7 @@ def must_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def assignment_of(parts: Collection[Part], subscription: bytes, catalog: Catalog) -> bytes:
-    """Returns partitions as a member's client reads them, which has sent ``subscription``.
+    """Returns partitions encoded for the client that sent ``subscription``.
 
     Raises InvalidRecordError if that has no version. Topics that were deleted are left out.
     """

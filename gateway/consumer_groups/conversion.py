@@ -1,4 +1,4 @@
-"""Groups that go from one protocol to the other while they have members (``group.consumer.migration.policy``).
+"""Groups that change their protocol while they have members (``group.consumer.migration.policy``).
 
 A classic group with members becomes one of Kafka 4 when the first member joins on the new protocol; it becomes a
 classic group again when the last one on the new protocol leaves. The rules are those of Kafka 4.3.1
@@ -44,7 +44,8 @@ def upgraded(
     """Returns a classic group as one of Kafka 4, and notes its records.
 
     ``protocol``: what the members had chosen; None: nothing yet. Each has what it was last assigned. Raises
-    RequestError if an assignment has more than partitions, or two members have one: no other assignor may replace that.
+    RequestError if an assignment has user data, or if two members have one partition: no other assignor may replace
+    that.
     """
     try:
         found = [_member(name, each, generation, protocol, catalog) for each in members]
@@ -85,7 +86,7 @@ def _member(name: str, given: ClassicMember, generation: int, protocol: str | No
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Collection[ConsumerMember], config: GatewayConfig, most: int) -> bool:
-    """Whether a group becomes a classic one when ``leaving`` are no longer there.
+    """Whether a group becomes a classic one once the members ``leaving`` have left.
 
     They must be the last ones on the new protocol. ``most``: members that the classic group would have.
     """

@@ -17,7 +17,7 @@ from .assignors import ASSIGNORS, Subscriber
 from .member import NO_EPOCH, STATIC_LEAVING, ConsumerMember, MemberState, preferred
 from .partitions import NO_HASH, Catalog, Part, Topic, by_topic, parts_of, topics_hash
 
-FIRST_EPOCH = 1  # of a group that has just been created, before its first member has an effect
+FIRST_EPOCH = 1  # the epoch of a newly created group, before its first member changes it
 
 
 class ConsumerState(Enum):
@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
     key: GroupRecordKey
     value: bytes | None  # None: a tombstone
-    before: bytes | None  # what the log has now
+    before: bytes | None  # the value in the log now
 
 
 @dataclass(eq=False)
@@ -48,10 +48,10 @@ class ConsumerGroup:
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, frozenset[Part]] = field(default_factory=dict)  # by the ids of members
     static_ids: dict[str, str] = field(default_factory=dict)  # member ids by instance id
-    owners: dict[Part, str] = field(default_factory=dict)  # who has a partition, or has not given it up yet
+    owners: dict[Part, str] = field(default_factory=dict)  # the member that has a partition, or has not given it up yet
     found: dict[str, frozenset[str]] = field(default_factory=dict)  # names of topics by regular expression
     is_held: bool = False  # commands are kept away
-    _seen: Catalog | None = None  # the topics that the hash was made of
+    _seen: Catalog | None = None  # the topics from which the hash was computed
     _found_in: dict[str, Catalog] = field(default_factory=dict)  # the topics that a regular expression was matched with
     _stored: dict[GroupRecordKey, bytes] = field(default_factory=dict)
     _changes: dict[GroupRecordKey, Change] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class ConsumerGroup:
 
     @classmethod
     def founded(cls, name: str, epoch: int, members: Sequence[ConsumerMember], catalog: Catalog) -> ConsumerGroup:
-        """Returns a group whose members have what they are to have in an epoch, and notes all of it."""
+        """Returns a group whose members already have their target assignments, and notes all its records."""
         group = cls(name, epoch, epoch)
         for each in members:
             group._hold(each)
@@ -98,13 +98,13 @@ class ConsumerGroup:
         return GroupRecordKey(Kind.CONSUMER_GROUP, self.name)
 
     def keys_of(self, member_id: str) -> list[GroupRecordKey]:
-        """Returns the key of the record that has what a member has; none if it is no member."""
+        """Returns the key of the record with a member's current assignment; empty if it is not a member."""
         key = GroupRecordKey(Kind.CONSUMER_MEMBER_CURRENT, self.name, member_id)
         return [key] if key in self._stored else []
 
     @staticmethod
     def is_in(name: str, keys: Container[object]) -> bool:
-        """Whether a group of this kind is among records: also one whose first epoch is not stored yet."""
+        """Whether records contain a group of this kind, even if its first epoch is not stored yet."""
         return GroupRecordKey(Kind.CONSUMER_GROUP, name) in keys
 
     @property
@@ -132,14 +132,14 @@ class ConsumerGroup:
         return any(topic in self.subscribed(each) for each in self.members.values())
 
     def is_waiting(self, member: ConsumerMember) -> bool:
-        """Whether others still have partitions that a member is to get."""
+        """Whether others still have partitions that belong to a member's target."""
         wanted = self.targets.get(member.id, frozenset()) - member.assigned.keys()
         return any(part in self.owners for part in wanted)
 
     # Records
 
     def end(self) -> None:
-        """Notes that all records of the group are deleted, because it goes on as a classic group."""
+        """Notes that all records of the group are deleted, because it continues as a classic group."""
         for each in list(self._stored):
             self.put(Kind(each.kind), each.name, None)
 
@@ -165,7 +165,7 @@ class ConsumerGroup:
         return changes
 
     def before(self, changes: Iterable[Change]) -> Mapping[GroupRecordKey, bytes | None]:
-        """Returns the records of the group before its last changes; None: a record that there was none of."""
+        """Returns the records of the group before its last changes; None for a record that did not exist."""
         return {**self._stored, **{each.key: each.before for each in changes}}
 
     @property
@@ -182,7 +182,7 @@ class ConsumerGroup:
         self.owners.update(dict.fromkeys(member.held, member.id))
 
     def keep(self, member: ConsumerMember) -> None:
-        """Puts a member in the place of what it was, and notes what has changed."""
+        """Replaces a member by its new state, and notes what has changed."""
         before = self.members.get(member.id)
         for part in before.held if before is not None else ():
             if self.owners.get(part) == member.id:
@@ -194,7 +194,7 @@ class ConsumerGroup:
             self.put(Kind.CONSUMER_MEMBER_CURRENT, member.id, member.current())
 
     def keep_current(self, member: ConsumerMember) -> None:
-        """As :meth:`keep`, and notes what the member has even if that is nothing yet."""
+        """Like :meth:`keep`, and notes the member's assignment even if it is empty."""
         self.keep(member)
         self.put(Kind.CONSUMER_MEMBER_CURRENT, member.id, member.current())
 
@@ -215,7 +215,7 @@ class ConsumerGroup:
             self.put(kind, member_id, None)
 
     def replace_static(self, instance_id: str, member_id: str) -> ConsumerMember:
-        """Gives the place of a static member to a new id, which has joined with epoch 0."""
+        """Replaces a static member by its new id, which has joined with epoch 0."""
         old = self.members[self.static_ids[instance_id]]
         target = self.targets.get(old.id, frozenset())
         self._drop(old.id)
@@ -229,7 +229,7 @@ class ConsumerGroup:
     def leave_for_now(self, member: ConsumerMember) -> None:
         """Notes that a static member has left and will be back; its partitions stay its own.
 
-        The one that comes back may commit for them with any epoch, so they have none.
+        The returning member may commit for them with any epoch, so they have none.
         """
         assigned = dict.fromkeys(member.assigned, NO_EPOCH)
         self.keep(replace(member, epoch=STATIC_LEAVING, assigned=assigned, revoking={}))
@@ -237,7 +237,7 @@ class ConsumerGroup:
     # Topics and targets
 
     def match(self, regex: str, catalog: Catalog, topics: frozenset[str]) -> bool:
-        """Keeps the topics that a regular expression was found to match; returns whether they are others."""
+        """Keeps the topics that a regular expression matches; returns whether they have changed."""
         self._found_in[regex] = catalog
         if self.found.get(regex) == topics:
             return False
@@ -275,7 +275,7 @@ class ConsumerGroup:
         return [catalog[name] for name in counted if name in catalog]
 
     def assign(self, catalog: Catalog, default: str, now_ms: int) -> None:
-        """Computes the target of the group's epoch, unless that is done; ``default``: the assignor if none is asked."""
+        """Computes the target of the group's epoch, if missing; ``default``: the assignor if no member asks for one."""
         if self.epoch <= self.target_epoch:
             return
         members = [self._subscriber(each, catalog) for each in self.members.values()]

@@ -1,4 +1,4 @@
-"""Heartbeats of members of Kafka 4's groups: what they ask, what is refused, and what a group makes of them.
+"""Heartbeats of members of Kafka 4's groups: the requests, the checks that refuse them, and how a group changes.
 
 Checks, their order and texts are those of Kafka 4.3.1 (``GroupMetadataManager.consumerGroupHeartbeat``).
 """
@@ -23,7 +23,7 @@ OWN_IDS = 1  # the first version in which a member makes its id itself
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A ConsumerGroupHeartbeat; None: as the member said before. Times in ms."""
+    """A ConsumerGroupHeartbeat; None: unchanged since the member's last request. Times in ms."""
 
     group: str
     member_id: str
@@ -47,7 +47,7 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the member says everything, as after an error; then it is told what it has."""
+        """Whether the request has all fields, as after an error; the answer then has the member's partitions."""
         is_subscribed = self.topics is not None or self.regex is not None
         is_whole = self.rebalance_timeout_ms != UNSET_MS and is_subscribed and self.owned is not None
         return self.epoch == JOINING or is_whole
@@ -62,11 +62,11 @@ class HeartbeatResult:
     member_id: str | None = None
     epoch: int = 0
     interval_ms: int = 0
-    assignment: Sequence[Any] | None = None  # topic ids with partitions, as in records; None: as before
+    assignment: Sequence[Any] | None = None  # topic ids with partitions, as in records; None: unchanged
 
 
 def check_heartbeat(beat: Heartbeat, assignors: Collection[str] = tuple(ASSIGNORS)) -> None:
-    """Raises RequestError for a heartbeat that no group would take; ``assignors``: those that are configured."""
+    """Raises RequestError for a heartbeat that no group would accept; ``assignors``: the configured ones."""
     if beat.version >= OWN_IDS or beat.epoch > 0 or beat.epoch == LEAVING:
         _check_text(beat.member_id, "MemberId")
     _check_text(beat.group, "GroupId")
@@ -103,7 +103,7 @@ def _invalid(text: str) -> RequestError:
 
 
 def beaten(group: ConsumerGroup, beat: Heartbeat, catalog: Catalog, *, assignor: str, now_ms: int) -> ConsumerMember:
-    """Returns the member that sent a heartbeat after its next step; the group notes what changes.
+    """Applies a heartbeat; returns its member after the next step. The group notes what changes.
 
     ``assignor``: the default. Raises RequestError, with nothing changed.
     """
@@ -127,10 +127,11 @@ def advanced(
     found: frozenset[str] | None = None,
     is_last_step: bool = False,
 ) -> ConsumerMember:
-    """Returns ``updated``, in the place of ``member``, after its next step; the group notes what changes.
+    """Replaces ``member`` by ``updated``, and returns that after its next step. The group notes what changes.
 
-    ``owned``: what its client says that it has; None: nothing new. ``found``: the topics that its regular expression
-    now matches; None: as before. ``is_last_step``: the group then becomes a classic one, and gets no new target.
+    ``owned``: the partitions that its client reports to have; None: unchanged. ``found``: the topics that its regular
+    expression now matches; None: unchanged. ``is_last_step``: the group then becomes a classic one, and gets no new
+    target.
     """
     is_new = member.id not in group.members
     is_changed = (frozenset(member.topics), member.regex or "") != (frozenset(updated.topics), updated.regex or "")
@@ -151,7 +152,7 @@ def advanced(
 
 
 def _known(group: ConsumerGroup, beat: Heartbeat) -> ConsumerMember:
-    """Returns the member that a heartbeat is of: a new one if it joins."""
+    """Returns the member that sent a heartbeat: a new one if it joins."""
     if beat.instance_id is not None:
         static_id = group.static_ids.get(beat.instance_id)
         if static_id is not None:
@@ -190,8 +191,8 @@ def check_instance(member: ConsumerMember, beat: Heartbeat) -> None:
 def check_epoch(member: ConsumerMember, beat: Heartbeat) -> None:
     """Raises RequestError unless a heartbeat has the member's epoch.
 
-    Its previous one is taken if the answer with the newer one may have been lost; 0 is taken from a member that has
-    given up all of its partitions and joins again.
+    The member's previous epoch is accepted if the answer with the newer one may have been lost; epoch 0 is accepted
+    from a member that has given up all of its partitions and joins again.
     """
     if beat.epoch in (member.epoch, JOINING):
         return
@@ -252,7 +253,7 @@ def matching(regex: str, names: Iterable[str]) -> list[str]:
 
 
 def result_of(beat: Heartbeat, before: Collection[Part], after: ConsumerMember, interval_ms: int) -> HeartbeatResult:
-    """Returns the answer for a member; ``before``: the partitions that it had, as it was told."""
+    """Returns the answer for a member; ``before``: the partitions that its last answer had."""
     is_told = beat.is_full or {*before} != {*after.assigned}
     assignment = by_topic(after.assigned) if is_told else None
     return HeartbeatResult(ErrorCode.none, None, after.id, after.epoch, interval_ms, assignment)

@@ -1,7 +1,7 @@
 """ConsumerMember: a member of a group of Kafka 4, and the steps by which it comes to its target assignment.
 
 The states and steps are those of Kafka 4.3.1 (``ConsumerGroupMember``, ``CurrentAssignmentBuilder``): a member first
-gives up what others are to get, and gets a partition once its former owner has given it up.
+gives up partitions that belong to others' targets, and gets a partition once its former owner has given it up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .partitions import Epochs, Part, epochs_of, with_epochs
 
 NO_EPOCH = JOINING = 0
 LEAVING = -1
-STATIC_LEAVING = -2  # of a static member that will be back
+STATIC_LEAVING = -2  # the epoch of a static member that will be back
 UNSET_MS = -1
 
 
@@ -26,7 +26,7 @@ class MemberState(IntEnum):
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1  # it still has partitions that it must give up
-    UNRELEASED_PARTITIONS = 2  # others still have partitions that it is to get
+    UNRELEASED_PARTITIONS = 2  # others still have partitions of its target
     UNKNOWN = 127
 
 
@@ -41,9 +41,9 @@ class ConsumerMember:
     client_host: str = ""
     rebalance_timeout_ms: int = UNSET_MS
     topics: tuple[str, ...] = ()  # that it subscribed to by name
-    regex: str | None = ""  # or by a regular expression; empty or None: by none
+    regex: str | None = ""  # a regular expression that it subscribed to; empty or None: none
     assignor: str | None = None
-    classic: Mapping[str, Any] | None = None  # of a member on the classic protocol: its session and protocols
+    classic: Mapping[str, Any] | None = None  # session and protocols of a member on the classic protocol
     epoch: int = NO_EPOCH
     previous_epoch: int = NO_EPOCH
     state: MemberState = MemberState.STABLE
@@ -52,7 +52,7 @@ class ConsumerMember:
 
     @property
     def held(self) -> set[Part]:
-        """The partitions that nobody else may get."""
+        """The partitions that no other member may get."""
         return {*self.assigned, *self.revoking}
 
     def may_commit(self, epoch: int, parts: Collection[Part]) -> bool:
@@ -97,7 +97,7 @@ class ConsumerMember:
         }
 
     def current(self) -> dict[str, Any]:
-        """Returns the fields of the record about what the member has."""
+        """Returns the fields of the record with the member's current assignment."""
         return {
             "memberEpoch": self.epoch,
             "previousMemberEpoch": self.previous_epoch,
@@ -139,7 +139,8 @@ class ConsumerMember:
     ) -> ConsumerMember:
         """Returns the member after its next step, or itself if there is none.
 
-        ``owned``: what its client says that it has; None: nothing new. ``is_free``: whether nobody has a partition.
+        ``owned``: the partitions that its client reports to have; None: unchanged. ``is_free`` returns whether no
+        member has a partition.
         """
         if self.state is MemberState.STABLE and self.epoch == target_epoch:
             return self

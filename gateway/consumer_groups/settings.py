@@ -1,4 +1,4 @@
-"""What groups of Kafka 4 may have of their own: session timeout and heartbeat interval (``GroupConfig`` of 4.3.1)."""
+"""Settings that a group of Kafka 4 may have: session timeout and heartbeat interval (``GroupConfig`` of 4.3.1)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SettingsOf = Callable[[str], Mapping[str, str]]
 
 
 def no_settings(group: str) -> Mapping[str, str]:
-    """Returns what a group has of its own where groups have nothing."""
+    """Returns the settings of a group where groups cannot have any: none."""
     return {}
 
 
 class _Bounds(NamedTuple):
-    setting: str  # what the node has for groups without a value
+    setting: str  # the node's setting, for groups without a value of their own
     low: str
     high: str
 
@@ -38,7 +38,7 @@ BOUNDS: Mapping[str, _Bounds] = {
 
 
 class GroupTimes:
-    """The times of groups: their own, within the bounds of the node, else the node's. For any thread."""
+    """The timeouts of groups: a group's own, within the node's bounds, or else the node's. For any thread."""
 
     def __init__(self, config: GatewayConfig, settings_of: SettingsOf) -> None:
         self._config, self._settings_of = config, settings_of
@@ -58,11 +58,11 @@ class GroupTimes:
         except InvalidConfigError:  # someone has edited the file
             return of_node
         low, high = (_value(self._config, each) for each in BOUNDS[name][1:])
-        return given if given == of_node else max(low, min(given, high))  # the bounds may be others since it was set
+        return given if given == of_node else max(low, min(given, high))  # the bounds may have changed since it was set
 
 
 def check_group_settings(settings: Mapping[str, str], config: GatewayConfig) -> None:
-    """Raises InvalidConfigError for settings that no group can have, as ``GroupConfigManager.validate``."""
+    """Raises InvalidConfigError for settings that no group can have, like ``GroupConfigManager.validate``."""
     values = {}
     for name, text in settings.items():
         if name not in GROUP_KEYS:

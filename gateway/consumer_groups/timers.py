@@ -1,4 +1,4 @@
-"""MemberTimers: what ends members of Kafka 4's groups that are silent, or that take too long for a step."""
+"""MemberTimers: timers that remove members of Kafka 4's groups that are silent, or too slow for a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Task = Callable[[], None]
 
 
 class Limit(Enum):
-    """What a member must do in time."""
+    """A step that a member must take in time."""
 
     SESSION = auto()  # send something
     REVOCATION = auto()  # give up what it was asked to give up
@@ -35,7 +35,7 @@ class MemberTimers:
         self._timers[key] = self._later(delay_ms, partial(self._end, key, task))
 
     def start_if_absent(self, limit: Limit, group: str, member_id: str, delay_ms: int, task: Task) -> None:
-        """As :meth:`start`, unless the timer runs."""
+        """Like :meth:`start`, unless the timer runs."""
         if (group, member_id, limit) not in self._timers:
             self.start(limit, group, member_id, delay_ms, task)
 

@@ -49,7 +49,7 @@ class ClassicMembers:
     # JoinGroup
 
     def join(self, group: ConsumerGroup, join: Join, done: JoinDone) -> None:
-        """Calls ``done`` with the member's epoch as its generation, when what it changes is durable."""
+        """Calls ``done`` with the member's epoch as its generation, once the changes are durable."""
         member_id = join.member_id or str(self._new_id())
         error = self._refuse(group, join, member_id)
         if error:
@@ -120,7 +120,7 @@ class ClassicMembers:
     # SyncGroup
 
     def sync(self, group: ConsumerGroup, sync: Sync) -> SyncResult:
-        """Returns what a member has, which was durable when its JoinGroup was answered."""
+        """Returns a member's partitions, which were durable when its JoinGroup was answered."""
         try:
             member = checked_classic(group, sync.member_id, sync.instance_id, sync.generation)
             name, metadata = member.protocols[0]
@@ -151,7 +151,7 @@ class ClassicMembers:
     # LeaveGroup
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving], done: LeaveDone) -> None:
-        """Removes members of either protocol, and calls ``done`` with the error of each when that is durable."""
+        """Removes members of either protocol; calls ``done`` with the error of each once the removal is durable."""
         found: dict[str, ConsumerMember] = {}
         codes = []
         for each in leaving:

@@ -1,8 +1,8 @@
 """Consumers: groups of Kafka 4, whose coordinator assigns: their heartbeats, timers and stored changes.
 
-A member is answered once all that its group has changed so far is durable, so that after a crash nobody has a partition
-that the log gives to another. A group may change its protocol with a member that comes or goes; then both its former
-records and its new ones change in one write.
+A member is answered once all changes of its group so far are durable; so no member has a partition that, after a crash,
+the log gives to another one. A group may change its protocol when a member joins or leaves; then its former records and
+its new ones change in one write.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Consumers:
     # Heartbeats
 
     def heartbeat(self, beat: Heartbeat, done: HeartbeatDone) -> None:
-        """Calls ``done`` with the answer, when what the heartbeat changes is durable."""
+        """Calls ``done`` with the answer, once the changes of the heartbeat are durable."""
         try:
             self._check(beat)
             group = self._group_of(beat)
@@ -78,7 +78,7 @@ class Consumers:
     def _group_of(self, beat: Heartbeat) -> ConsumerGroup:
         """Returns the group of a heartbeat.
 
-        A member that joins makes it, in the place of an empty classic group, or of one that it upgrades.
+        A joining member creates the group; it may replace an empty classic group, or one that it upgrades.
         """
         name, group = beat.group, self._groups.consumers.get(beat.group)
         classic = self._groups.by_name.get(name)
@@ -95,7 +95,7 @@ class Consumers:
         return group
 
     def _upgraded(self, classic: Group) -> ConsumerGroup:
-        """Returns a classic group as one of Kafka 4; nothing is changed yet."""
+        """Returns a classic group as one of Kafka 4; changes nothing yet."""
         check_upgrade(classic.name, classic.protocol_type, len(classic.members), self._groups.config)
         if not self._groups.hold(classic):
             raise RequestError(ErrorCode.coordinator_load_in_progress, "a command is changing the group")
@@ -111,7 +111,7 @@ class Consumers:
         return group
 
     def _replace(self, classic: Group, group: ConsumerGroup) -> None:
-        """Puts a group in the place of the classic one that it was; waiting members must join again."""
+        """Replaces a classic group by its upgraded form; waiting members must join again."""
         if classic.state is not State.EMPTY:
             logger.info("group %r: goes on as a group of Kafka 4, epoch %d", group.name, group.epoch)
             self._rebalancing.give_up(classic, ErrorCode.rebalance_in_progress)
@@ -140,7 +140,7 @@ class Consumers:
         return result_of(beat, () if before is None else before.assigned, after, interval_ms)
 
     def admit(self, group: ConsumerGroup, member: ConsumerMember, *, is_new: bool) -> None:
-        """Notes that a member was heard of, and that its group is in use."""
+        """Notes that a member has sent a request, and that its group is in use."""
         classic = self._groups.by_name.get(group.name)
         if classic is not None:
             self._replace(classic, group)
@@ -202,7 +202,7 @@ class Consumers:
     # Time
 
     def expect(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Starts the timers of a member that was heard of."""
+        """Starts the timers of a member that has sent a request."""
         key, own_ms = (group.name, member.id), member.classic_session_ms
         session_ms = own_ms if member.is_classic else self._times.session_timeout_ms(group.name)
         silent = partial(self.fence, group, member.id, "it sent nothing in time")
@@ -228,7 +228,7 @@ class Consumers:
         self.store(group, lambda failure: None)
 
     def remove(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> None:
-        """Removes members; if they were the last ones on the new protocol, the group may go on as a classic one."""
+        """Removes members; if they were the last ones on the new protocol, the group may become a classic one."""
         for each in leaving:
             self.timers.forget(group.name, each.id)
         others = len(group.members) - len(leaving)
@@ -243,7 +243,7 @@ class Consumers:
         """Makes a classic group of one whose members, but for ``leaving``, are on the classic protocol.
 
         ``epoch``: its generation, if not the group's. ``waits``: its members must join again. Returns False, with
-        nothing changed, if what a member said does not decode.
+        nothing changed, if a member's subscription does not decode.
         """
         left = {each.id for each in leaving}
         members = [
@@ -286,7 +286,7 @@ class Consumers:
         """Writes what a group has changed, all or nothing; without changes, waits for those before."""
         noted, key = group.take_changes(), GroupMetadataKey(group.name)
         changes: list[GroupChange | GroupFence] = []
-        if noted:  # another coordinator that changed any of its records would have other owners
+        if noted:  # if another coordinator changed any of these records, the owners would differ
             changes += [GroupFence(key, value) for key, value in group.before(noted).items()]
             changes += [GroupChange(each.key, each.value) for each in noted]
         classic = self._groups.by_name.get(group.name)
@@ -310,7 +310,7 @@ class Consumers:
             self._groups.let_go(group)
 
     def _read_again(self, group: ConsumerGroup, failure: Exception) -> None:
-        """Reads a group again whose changes may, or may not, be in the log."""
+        """Reads a group again, because its changes may or may not be in the log."""
         name, classic = group.name, self._groups.by_name.get(group.name)
         if self._groups.consumers.get(name) is group:
             self.forget(group)
@@ -367,13 +367,13 @@ class Consumers:
             run_later(self._groups.home, READ_AGAIN_MS, partial(self._hold, group))
 
     def forget_others(self) -> None:
-        """Drops the groups that this node no longer coordinates, or that are read again."""
+        """Drops the groups that this node no longer coordinates, or that will be read again."""
         for group in list(self._groups.consumers.values()):
             if self._groups.homes.home_of(group.name) not in self._groups.loaded:
                 self.forget(group)
 
     def forget(self, group: ConsumerGroup) -> None:
-        """Drops a group that was deleted, that another node now coordinates, or that is read again."""
+        """Drops a group that was deleted, that another node now coordinates, or that will be read again."""
         for member_id in group.members:
             self.timers.forget(group.name, member_id)
         self._groups.let_go(group)

@@ -98,7 +98,7 @@ class GroupCoordinator:
 
         ``homes``: which groups this node coordinates; None: all. ``in_use`` keeps command-line programs from changing
         groups with members; None: nothing does. ``catalog`` returns the topics that groups of Kafka 4 can read,
-        ``settings_of`` what a group has of its own.
+        ``settings_of`` the settings of a group.
         """
         self._groups = Groups(
             *(config, clock, home, store, homes or Homes()),
@@ -148,7 +148,7 @@ class GroupCoordinator:
         )
 
     def _leave(self, group: Group) -> None:
-        """Forgets a group that another node now coordinates, or that is read again.
+        """Forgets a group that another node now coordinates, or that will be read again.
 
         Its members find their coordinator.
         """
@@ -165,7 +165,7 @@ class GroupCoordinator:
         self._restore_all(contents, came)
         self._groups.loaded |= came
         logger.info("loaded %d groups", len(self._groups.by_name) + len(self._groups.consumers))
-        self.reassign()  # what came while this was read
+        self.reassign()  # the changes that arrived during the read
 
     def _restore_all(self, contents: Mapping[GroupKey, GroupValue], homes: Collection[int]) -> None:
         """Takes over the groups in records that belong to ``homes``."""
@@ -258,7 +258,7 @@ class GroupCoordinator:
         if group is not None and group.state is not State.EMPTY:
             done(_described(group))
             return
-        if name in self._groups.consumers:  # which has a request of its own
+        if name in self._groups.consumers:  # another request describes these
             done(DescribedGroup(ErrorCode.none, State.DEAD.value))
             return
 
@@ -315,7 +315,7 @@ class GroupCoordinator:
         self._groups.write_offsets(group, changes, partial(self._deleted, group, done))
 
     def _deleted(self, group: Group, done: Callable[[ErrorCode], None], failure: Exception | None) -> None:
-        is_here = self._groups.by_name.get(group.name) is group  # else its partition moved to another node since
+        is_here = self._groups.by_name.get(group.name) is group  # otherwise its partition has moved to another node
         if failure is not None:
             if is_here:
                 group.enter(State.EMPTY)

@@ -38,7 +38,7 @@ class State(Enum):
 
 
 class Reserved(Protocol):
-    """A member id that was given out."""
+    """A member id that was assigned to a client."""
 
     def end(self) -> None:
         """Stops the timer; the id is free again."""
@@ -67,12 +67,12 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_ids: dict[str, str] = {}  # member ids by instance id
-        self.pending: dict[str, Reserved] = {}  # ids that were given out, with which nobody has joined yet
+        self.pending: dict[str, Reserved] = {}  # reserved ids, with which no client has joined yet
         self.unsynced: set[str] = set()  # members that joined this generation and have not sent SyncGroup
         self.subscribed: frozenset[str] | None = None  # topics of a consumer group; None: unknown
-        self.has_new_member = False  # during the first rebalance, which then waits longer
+        self.has_new_member = False  # a member joined during the first rebalance, which then waits longer
         self.is_held = False  # commands are kept away
-        self.expected: GroupMetadataValue | None = None  # as this coordinator read or wrote it last
+        self.expected: GroupMetadataValue | None = None  # the stored group, as this coordinator last read or wrote it
         self.is_gathering = False  # the first rebalance waits for more members, although all known have joined
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
@@ -145,7 +145,7 @@ class Group:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody ever joined, and no id is given out: then there is nothing to remember."""
+        """Whether no member ever joined and no id is reserved: then there is nothing to remember."""
         return self.state is State.EMPTY and self.expected is None and not (self.generation or self.pending)
 
     @property
@@ -180,7 +180,7 @@ class Group:
         self.unsynced.discard(member_id)
 
     def drop_pending(self, member_id: str) -> None:
-        """Forgets an id that was given out."""
+        """Forgets a reserved id."""
         reserved = self.pending.pop(member_id, None)
         if reserved is not None:
             reserved.end()

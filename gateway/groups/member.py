@@ -1,4 +1,4 @@
-"""Member: a member of a group, what it asks, and what it is answered."""
+"""Member: a member of a group, its requests, and the answers to them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Join:
     session_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    requires_member_id: bool = True  # from version 4 on: a dynamic member first gets an id, and joins with it
+    requires_member_id: bool = True  # since version 4: a dynamic member first gets an id, and joins with it
     may_skip_assignment: bool = True  # from version 9 on
     reason: str | None = None
     client: Client | None = field(default=None, repr=False, compare=False)  # None: unknown

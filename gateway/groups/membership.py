@@ -30,9 +30,9 @@ class Membership:
         replace_empty: Callable[[str], ErrorCode],
         in_newer: ClassicMembers,
     ) -> None:
-        """``replace_empty`` makes room for a classic group where an empty one of Kafka 4 is, or returns an error.
+        """``replace_empty`` deletes an empty group of Kafka 4 to make room for a classic one, or returns an error.
 
-        ``in_newer`` answers those that are in groups of Kafka 4.
+        ``in_newer`` answers members that are in groups of Kafka 4.
         """
         self._groups, self._replace_empty = groups, replace_empty
         self._new_id = new_id
@@ -42,7 +42,7 @@ class Membership:
     # JoinGroup
 
     def join(self, join: Join, done: JoinDone) -> None:
-        """Calls ``done`` when the rebalance has ended that the member starts or joins; with an error at once."""
+        """Calls ``done`` when the rebalance that the member starts or joins has ended, or at once with an error."""
         error = self._groups.check(join.group)
         config = self._groups.config
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -72,12 +72,12 @@ class Membership:
         self._groups.forget_unused(group)
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """Whether a member may join; a client without an id needs one, and those that are given out count, too."""
+        """Whether a member may join; a client without an id needs one, and reserved ids count, too."""
         most = self._groups.config.group_max_size - (0 if member_id else len(group.pending))
         member = group.members.get(member_id)
         if group.state in (State.EMPTY, State.DEAD):
             return most > 0
-        if group.state is State.PREPARING_REBALANCE:  # those that joined in time stay, if the limit was lowered
+        if group.state is State.PREPARING_REBALANCE:  # if the limit was lowered, members that joined before stay
             return (member is not None and member.join_done is not None) or group.waiting_count < most
         return member is not None or len(group.members) < most
 
@@ -134,7 +134,7 @@ class Membership:
             done(group.joined(member))  # the first answer may have been lost
         elif is_unchanged and group.state is State.STABLE and not is_leader:
             done(group.joined(member))
-        else:  # a leader that joins asks for a new assignment: topics may have changed
+        else:  # a leader joins again to get a new assignment: topics may have changed
             group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms)
             member.join_done = done
             self.rebalancing.maybe_prepare(group, f"{member.id!r} joined again; the client says: {join.reason!r}")

@@ -94,14 +94,14 @@ class Offsets:
             self._write(group, commit, done)
 
     def _check_consumer(self, commit: Commit, group: ConsumerGroup, *, is_transactional: bool) -> ErrorCode:
-        """Returns the error code that a commit's member, epoch and version call for, in a group of Kafka 4.
+        """Returns the error code for a commit to a group of Kafka 4, by the commit's member, epoch and version.
 
-        It is decided here; handlers only pass it on. As ``ConsumerGroup.validateOffsetCommit`` of Kafka 4.3.1.
+        It is decided here; handlers only pass it on. Like ``ConsumerGroup.validateOffsetCommit`` of Kafka 4.3.1.
         """
         if commit.generation < 0 and not group.members:  # a client that is in no group
             return ErrorCode.none
         is_anonymous = commit.generation < 0 and not commit.member_id and commit.instance_id is None
-        if is_transactional and is_anonymous:  # an old client, which says nothing of a member
+        if is_transactional and is_anonymous:  # an old client, whose request names no member
             return ErrorCode.none
         member = group.members.get(commit.member_id)
         if member is None:
@@ -116,7 +116,7 @@ class Offsets:
         changes: list[GroupChange | GroupFence] = [
             GroupChange(OffsetCommitKey(commit.group, *each), value) for each, value in self._short(commit)
         ]
-        if changes and isinstance(group, ConsumerGroup):  # nobody else has given its partitions to others
+        if changes and isinstance(group, ConsumerGroup):  # no other coordinator has given its partitions to others
             changes[:0] = [GroupFence(key, group.stored[key]) for key in group.keys_of(commit.member_id)]
 
         def written(failure: Exception | None) -> None:
@@ -187,7 +187,7 @@ class Offsets:
         if commit.generation >= 0 or commit.member_id or commit.instance_id is not None:
             error = group.check_member(commit.member_id, commit.instance_id)
             return error or (ErrorCode.none if commit.generation == group.generation else ErrorCode.illegal_generation)
-        # Old transactional clients say nothing of a member.
+        # Old transactional clients name no member.
         return ErrorCode.none if is_transactional else ErrorCode.unknown_member_id
 
     def _short(self, commit: Commit) -> list[tuple[TopicPartition, OffsetCommitValue]]:
@@ -214,7 +214,7 @@ class Offsets:
         require_stable: bool = False,
         member: tuple[str | None, int] = (None, -1),
     ) -> None:
-        """Calls ``done`` with the committed offsets of partitions; ``wanted`` None: of all that have one.
+        """Calls ``done`` with the committed offsets of partitions; ``wanted`` None: all partitions with an offset.
 
         With ``require_stable``, a partition with offsets in an open transaction gets UNSTABLE_OFFSET_COMMIT.
         ``member``: id and epoch of a member of a group of Kafka 4 that asks.
@@ -225,7 +225,7 @@ class Offsets:
             return
 
         def question(store: GroupRecords) -> Fetched:
-            # Looked up first: the offsets of a transaction that ends after this are read, or are refused once more.
+            # Check first: if a transaction ends after this check, its offsets are read, or refused once more.
             unstable = store.undecided(name) if require_stable else set()
             if wanted is None:
                 records = offsets_among(store.records(name))
@@ -356,7 +356,7 @@ class Offsets:
                 continue  # another node's
             group, newer = self._groups.by_name.get(name), self._groups.consumers.get(name)
             if group is not None and (group.state is State.DEAD or not (is_all or offsets)):
-                continue  # in a partition that cannot be read, perhaps
+                continue  # perhaps it is in a partition that cannot be read
             unread = {key: each for key, each in offsets.items() if newer is None or not newer.is_subscribed(key.topic)}
             expired = expired_offsets(group, unread, self._groups.clock.now_ms(), retention_ms)
             changes = tombstones_of(expired)
@@ -381,9 +381,9 @@ class Offsets:
 
 
 def deletions_of(group: str, records: Contents, undecided: Collection[TopicPartition]) -> list[GroupChange]:
-    """Returns the tombstones of offsets that only open transactions have: they would count when those are committed.
+    """Returns tombstones for offsets that only open transactions have; they would take effect at the commit.
 
-    Those of ``records`` are not among them.
+    Leaves out offsets that are in ``records``.
     """
     keys = [OffsetCommitKey(group, *each) for each in undecided]
     return [GroupChange(key, None) for key in keys if key not in records]

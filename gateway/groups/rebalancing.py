@@ -33,7 +33,7 @@ from .member import JoinResult, Member, SyncResult
 from .reservations import Reservations
 from .store import GroupStore, Written, run_later, stored_group_code
 
-NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000  # for the first JoinGroup of a member, which may retry it and leave this one
+NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000  # the timeout of a member's first JoinGroup, which it may abandon and retry
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +47,10 @@ class Groups:
     home: Home
     store: GroupStore
     homes: Homes = field(default_factory=Homes)
-    by_name: dict[str, Group] = field(default_factory=dict)  # with members or a generation; not those of offsets only
-    consumers: dict[str, ConsumerGroup] = field(default_factory=dict)  # those of Kafka 4, which are not in ``by_name``
+    by_name: dict[str, Group] = field(default_factory=dict)  # with members or a generation, not only offsets
+    consumers: dict[str, ConsumerGroup] = field(default_factory=dict)  # groups of Kafka 4, which are not in ``by_name``
     loaded: set[int] = field(default_factory=set)  # partitions whose groups are in ``by_name``
-    reading: set[str] = field(default_factory=set)  # groups that are read again, after a write failed
+    reading: set[str] = field(default_factory=set)  # groups that must be read again, after a write failed
     catalog: Callable[[], Catalog] = dict  # the topics that groups of Kafka 4 can read
     is_stopped: bool = False
     on_changed: Callable[[], None] = lambda: None  # called when a partition must be loaded again
@@ -85,7 +85,7 @@ class Groups:
     def write_record(self, group: Group, value: GroupMetadataValue, done: Written) -> None:
         """Stores a group; if another coordinator has stored it since it was read, the error is GroupChangedError."""
         fence, before = self.fence(group), group.expected
-        group.expected = value  # what is written next comes behind it
+        group.expected = value  # the next record to be written follows it
 
         def written(failure: Exception | None) -> None:
             if failure is not None and group.expected is value:
@@ -110,7 +110,7 @@ class Groups:
         self.store.write([self.fence(group), *changes], written)
 
     def fence(self, group: Group | ConsumerGroup) -> GroupFence:
-        """Returns the condition for a write: no other coordinator has stored the group since it was read."""
+        """Returns the condition for a write: that no other coordinator has stored the group since it was read."""
         if isinstance(group, ConsumerGroup):
             return GroupFence(group.key, group.stored.get(group.key))
         return GroupFence(GroupMetadataKey(group.name), group.expected)
@@ -134,7 +134,7 @@ class Groups:
         return None
 
     def find_consumers(self, name: str, records: Collection[GroupKey]) -> ConsumerGroup | None:
-        """As :meth:`find`, for a group of Kafka 4."""
+        """Like :meth:`find`, for a group of Kafka 4."""
         group = self.consumers.get(name)
         if group is None or group.members or group.key in records:
             return group
@@ -164,7 +164,7 @@ class Groups:
     def forget_unused(self, group: Group) -> None:
         """Drops a group that nobody ever joined: a refused JoinGroup leaves nothing, nor does an id without a member.
 
-        Of a name that a client gave, up to 32 KiB would stay.
+        Otherwise a name of up to 32 KiB from a client would stay.
         """
         if group.is_unused and self.by_name.get(group.name) is group:
             self.forget(group)
@@ -298,7 +298,7 @@ class Rebalancing:
 
     def _store_empty(self, group: Group) -> None:
         def done(error: Exception | None) -> None:
-            if error is not None:  # after a crash its last generation is there again, whose members time out
+            if error is not None:  # after a crash its last generation returns, and its members time out
                 logger.warning("group %r: could not store that the group is empty: %s", group.name, error)
             if group.state is State.EMPTY:
                 self._groups.let_go(group)

@@ -1,8 +1,8 @@
-"""Reservations: member ids that were given out to clients that have not joined with them yet.
+"""Reservations: member ids that clients got but have not joined with yet.
 
-A dynamic member first gets an id, and joins with it in its next request (KIP-394). An id begins with the text that the
-client calls itself, and is kept for up to the session timeout. So what one connection has of them is bounded, and they
-end with the connection.
+A dynamic member first gets an id, and joins with it in its next request (KIP-394). An id begins with the client's own
+id, and is kept for up to the session timeout. So the ids of one connection are limited in size, and end with the
+connection.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .group import Group
 from .member import Client
 from .store import run_later
 
-CLIENT_BYTES_MAX = 64 << 10  # of the reservations of one connection: some 60 with ids of usual length
-RESERVATION_BYTES = 1 << 10  # that one takes in memory, without its id
+CLIENT_BYTES_MAX = 64 << 10  # for the reservations of one connection: some 60 with ids of usual length
+RESERVATION_BYTES = 1 << 10  # memory of one reservation, without its id
 LOOK_MS = 1000
 
 
 @dataclass(eq=False)
 class Reservation:
-    """An id that was given out, with its timer and the other ones of its client."""
+    """A reserved id, with its timer and the other reservations of its client."""
 
     group: Group
     member_id: str
@@ -48,7 +48,7 @@ class Reservations:
     def __init__(self, home: Home, drop: Callable[[Group, str], None]) -> None:
         """``drop`` is called with a group and an id of it that is no longer reserved; it ends the reservation."""
         self._home, self._drop = home, drop
-        self._of_clients: dict[Client, dict[Reservation, None]] = {}  # in the order in which they were given out
+        self._of_clients: dict[Client, dict[Reservation, None]] = {}  # in the order in which they were reserved
         self._looks = False
 
     def give_out(self, group: Group, member_id: str, timeout_ms: int, client: Client | None) -> None:

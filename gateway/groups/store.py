@@ -55,7 +55,7 @@ def run_later(home: Home, delay_ms: float, task: Task) -> Timer:
 
     def begin() -> None:
         if timer.task is not None:
-            timer.task = None  # a timer that is over holds nothing, for there is no collector that finds cycles
+            timer.task = None  # an expired timer must hold nothing, because no collector finds cycles
             task()
 
     timer: Timer = home.later(delay_ms / 1000, begin)
@@ -109,7 +109,7 @@ class GroupStore(Store[GroupRecords, _Write]):
         return is_fault(error)
 
     def _write(self, disk: GroupRecords, writes: Sequence[_Write]) -> Sequence[Exception | None]:
-        """Writes in the order in which the writes came: of the offsets of a partition, the last ones count."""
+        """Writes in the order in which the writes arrived: for each partition the last offset counts."""
         results: list[Exception | None] = []
         for is_transactional, some in groupby((each.changes for each in writes), _is_transactional):
             write: Any = disk.write_transactional if is_transactional else disk.write

@@ -33,7 +33,7 @@ class GroupThreads:
 
         ``open_manager`` opens another one for the thread that reads and writes. ``homes``: which groups this node
         coordinates. ``transactions``: the transactions of a log on an object store. ``catalog`` returns the
-        topics that groups of Kafka 4 can read, ``settings_of`` what a group has of its own; both for any thread.
+        topics that groups of Kafka 4 can read, ``settings_of`` the settings of a group; both for any thread.
         """
         self.homes = homes
         self._home = Worker("gateway-groups")
@@ -61,7 +61,7 @@ class GroupThreads:
     def run(self, task: Callable[[GroupCoordinator], None], *, is_patient: bool = False) -> None:
         """Runs ``task`` in the coordinator's thread, after earlier tasks. For any thread.
 
-        ``is_patient``: after those of all others, as :meth:`Worker.run_patient`.
+        ``is_patient``: after all other tasks, as in :meth:`Worker.run_patient`.
         """
         run = self._home.run_patient if is_patient else self._home.run
         run(lambda: task(self._coordinator))

@@ -9,19 +9,19 @@ from ...protocol.errors import RequestError
 from ...storage import Codec, is_of_driver, is_of_transactional_client
 
 _SIZE_AT, _MAGIC_AT = 8, 16
-MAGIC = 2  # of a record batch; older ones are of message sets, and there are no newer ones
+MAGIC = 2  # the magic of record batches; smaller ones mean message sets, larger ones do not exist
 _HEADER_BYTES = 61  # of a batch of magic 2
 _ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_AT = 21
 _CODEC_MASK = 0x07
-ONE_BATCH_FROM = 3  # the first version of Produce that has one batch of magic 2 a partition
+ONE_BATCH_FROM = 3  # the first version of Produce with one batch of magic 2 per partition
 ZSTD_FROM = 7
 
 
 def check_batch_set(records: memoryview, version: int) -> None:
     """Raises RequestError with Kafka's code unless a version of Produce may have the records of a partition.
 
-    Old versions may have anything. What the batch contains, and its producer, are checked for all versions later.
+    Old versions may have anything. The batch's content and its producer are checked later, for all versions.
     """
     if version < ONE_BATCH_FROM:
         return
@@ -46,10 +46,10 @@ def check_batch_set(records: memoryview, version: int) -> None:
 
 
 def check_idempotent(producer_id: int) -> None:
-    """Raises RequestError if a batch of no transaction has the producer id of a transactional id, or of a writer here.
+    """Raises RequestError if a plain batch has the producer id of a transactional id or of a writer here.
 
-    An idempotent producer has its id from InitProducerId, in ranges of its own. With another's id, it would fence that
-    producer by a large epoch, or have the other's records taken for repetitions.
+    An idempotent producer has its id from InitProducerId, in ranges of its own. With the id of another producer, it
+    could fence that one by a large epoch, or make its records look like repetitions.
     """
     if is_of_driver(producer_id) or is_of_transactional_client(producer_id):
         raise RequestError(

@@ -17,8 +17,8 @@ from .access.operations import authorized_operations
 
 UNKNOWN_BYTES = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # names and versions of clients
-_BROKERS, _CONTROLLERS = 1, 2  # what DescribeCluster is asked of
-_NO_COORDINATOR_VERSIONS = 4  # from here on one request asks for several
+_BROKERS, _CONTROLLERS = 1, 2  # the endpoint types of DescribeCluster
+_NO_COORDINATOR_VERSIONS = 4  # since this version, one request asks for several coordinators
 _NO_COORDINATOR = {
     "node_id": -1,
     "host": "",

@@ -26,7 +26,7 @@ from .epochs import UNKNOWN_EPOCH, check_leader_epoch
 from .old.fetch import OLD_FORMATS_BELOW, fetch_old_format
 from .tiers.fetch import InTier, TierReading
 
-WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept for days
+WAIT_MAX_MS = 30_000  # an answer may always be early, so no fetch is kept for days
 
 
 class _BehindError(Exception):
@@ -37,14 +37,14 @@ class _BehindError(Exception):
 
 
 class _TierError(Exception):
-    """The tier is to be asked for some partitions; the others may have ``left`` of the bytes unused."""
+    """Some partitions must be read from the tier; the others have left ``left`` bytes unused."""
 
     def __init__(self, asked: Sequence[InTier], left: int) -> None:
         self.asked, self.left = asked, left
 
 
 class _BusyError(Exception):
-    """A thread uses a partition, perhaps for long, and this one must not wait."""
+    """Another thread uses a partition, perhaps for long, and this thread must not wait."""
 
 
 def fetch(request: Request, context: Context) -> None:
@@ -75,16 +75,16 @@ class _Fetching:
         self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
         self._is_done = self._is_reading = False
         self._timer: Timer | None = None  # of the deadline, once this waits
-        self._bytes = 0  # that a broker would have read, which fills the limits with parts of batches
-        self._partitions: Sequence[FetchPartition] = ()  # that are read now; those that rest are not
-        self._found: Sequence[LedPartition | Exception] = ()  # for each of them
-        self._seen: Sequence[tuple[int, ...]] = ()  # the ends of each, before it was read
+        self._bytes = 0  # the bytes that a broker would have read; it fills its limits with parts of batches
+        self._partitions: Sequence[FetchPartition] = ()  # the partitions to read now, without those that rest
+        self._found: Sequence[LedPartition | Exception] = ()  # for each asked partition
+        self._seen: Sequence[tuple[int, ...]] = ()  # the ends of each partition before the read
         self._waits_on: list[LedPartition] = []
-        self._caught_up: dict[LedPartition, Exception | None] = {}  # and why one could not
+        self._caught_up: dict[LedPartition, Exception | None] = {}  # with the error, if one could not catch up
         self._tiered: TierReading | None = None  # once the tier was asked
 
     def look(self) -> None:
-        """Answers if there is enough to send or the time is over, else waits."""
+        """Answers if there is enough to send or the time is over; otherwise waits."""
         self._request.or_fail(self._look)()
 
     def _look(self) -> None:
@@ -101,7 +101,7 @@ class _Fetching:
             self._try_read(may_wait=False)()
 
     def _terms(self) -> tuple[object, ...]:
-        """Returns what answers depend on besides the partitions: where it changes, none of them rests."""
+        """Returns what answers depend on besides the partitions; if it changes, no partition rests."""
         rules = None if self._context.rules is None else self._context.rules.current()
         return rules, self._context.cluster.view, self._context.topics.known, self._request.client, self._isolation
 
@@ -134,7 +134,7 @@ class _Fetching:
             return partial(self._catch_up, error.led)
         except _TierError as error:
             return partial(self._ask_tier, error.asked, error.left)
-        except Exception as error:  # of ours
+        except Exception as error:  # a bug here
             return partial(self._request.fail, error)
 
     def _open(self, partitions: Collection[TopicPartition]) -> None:
@@ -189,7 +189,7 @@ class _Fetching:
         self._context.partitions.waits.add(self._wake, [*self._waits_on, *self._asked.resting()])
 
     def _has_registered(self) -> bool:
-        """Has each partition wake this when it moves; returns False if one has moved since it was read."""
+        """Registers to be woken when a partition moves; returns False if one has moved since it was read."""
         if not self._asked.wait(self._wake):
             return False
         for index, (led, seen) in enumerate(zip(self._found, self._seen, strict=True)):
@@ -236,7 +236,7 @@ class _Fetching:
         return self._context.topics.last_name_of(topic) if isinstance(topic, UUID) else topic
 
     def _find(self) -> Sequence[LedPartition | Exception]:
-        """Returns each partition, or why it cannot be read. Raises NotOpenError with all that are to be opened."""
+        """Returns each partition, or why it cannot be read. Raises NotOpenError with all that must be opened."""
         found = [self._led(each) for each in self._partitions]
         unopened = {one for each in found if isinstance(each, NotOpenError) for one in each.partitions}
         if unopened:
@@ -254,7 +254,7 @@ class _Fetching:
         return self._context.partitions.look(name, each.partition)
 
     def _read(self, *, may_wait: bool) -> list[Fetched[Part]]:
-        if self._context.is_remote:  # what was read is in memory until the client has taken it
+        if self._context.is_remote:  # the data stays in memory until the client has received it
             self._limit = min(self._max_bytes, self._context.answers.room())
         left, answers = self._limit, list[Fetched[Part]]()
         has_records, self._bytes = False, 0
@@ -286,7 +286,7 @@ class _Fetching:
         return answers
 
     def _from_tier(self, tiered: TierReading, asked: InTier, left: int, *, min_one_batch: bool) -> Fetched[Part]:
-        self._bytes += self._min_bytes  # so that it is answered now: the tier is read once
+        self._bytes += self._min_bytes  # forces an answer now: the tier is read only once
         try:
             return tiered.answer(asked, left, min_one_batch=min_one_batch)
         except Exception as error:
@@ -303,7 +303,7 @@ class _Fetching:
             if led not in self._caught_up:
                 raise _BehindError(led)
             failure = self._caught_up[led]
-            if failure is not None:  # the offset may be there, so the client must not begin elsewhere
+            if failure is not None:  # the offset may exist, so the client must not reset to another one
                 raise failure
         version = self._request.version
         if version < OLD_FORMATS_BELOW:

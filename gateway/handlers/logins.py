@@ -104,7 +104,7 @@ def _in_thread(
 ) -> None:
     """Checks a token in the thread of logins, or of passwords, then answers or refuses.
 
-    A login holds no place among the requests in progress: those that wait for a check have places of their own.
+    A login does not count among the requests in progress: those that wait for a check have a limit of their own.
     """
     connection, processor = exchange.connection, exchange.processor
     exchange.park()

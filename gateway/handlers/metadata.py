@@ -64,21 +64,21 @@ def _answer_named(request: Request, context: Context, asked: Sequence[Any]) -> N
 
 
 def _refused(asked: Sequence[Any]) -> Mapping[str, Any]:
-    """Returns the answer to a request by ids in a version without them; the connection stays, for clients try again."""
+    """Returns the answer to a request by ids in a version without ids; the connection stays for a retry."""
     code = ErrorCode.invalid_request
     topics = [{"error_code": code, "name": each.name or "", "topic_id": each.topic_id} for each in asked]
     return {"controller_id": NOBODY, "topics": topics}
 
 
 def _name(asked: Any) -> str | None:
-    """Returns the name that a request gives; None if it gives an id, which counts then."""
+    """Returns the name in a request; None if it has an id, which then counts instead."""
     return None if getattr(asked, "topic_id", None) else asked.name
 
 
 def _create(manager: LogManager, context: Context, name: str) -> ErrorCode | None:
     try:
         manager.create_topic(name, partitions=context.config.partitions_of(name))
-    except TopicExistsError:  # another client was faster, or a name that differs in a dot
+    except TopicExistsError:  # another client was faster, or created a name that differs only in a dot
         return None if context.topics.find(name) is not None else ErrorCode.invalid_topic_exception
     except (LogStoreError, OSError) as error:
         return code_of(error)

@@ -49,7 +49,7 @@ def list_offsets(request: Request, context: Context) -> None:
 
 
 def _after_catching_up(request: Request, context: Context, led: Led, then: Callable[[Led], None]) -> None:
-    """Reads, syncs and shows what others appended to the partitions, then calls ``then`` with the partitions.
+    """Reads, syncs and shows records that others appended, then calls ``then`` with the partitions.
 
     A partition that could not be read is replaced by its error: without the records that an earlier leader has shown,
     the answer would make clients believe that the log was truncated.
@@ -67,7 +67,7 @@ def _after_catching_up(request: Request, context: Context, led: Led, then: Calla
 
 
 def _asked_of_tier(request: Request, led: Led) -> Asked:
-    """Returns what is to be searched in a tier: times where records are in it only, and the end of the tier."""
+    """Returns the searches that need the tier: times at which records are only in it, and the tier's last offset."""
     asked = dict[TopicPartition, tuple[LedPartition, int]]()
     for topic in request.body.topics:
         for each in topic.partitions:
@@ -138,7 +138,7 @@ def _found(
 ) -> tuple[int, int, int]:
     """Returns offset, timestamp and leader epoch of the record asked for; -1 for each if there is none.
 
-    ``tiered``: what the tier was asked for; None if it has nothing.
+    ``tiered``: the tier's answer; None if it has nothing.
     """
     if time == LATEST:
         return led.end_offset(isolation), NO_TIMESTAMP, led.leader_epoch

@@ -31,7 +31,7 @@ from .access.guards import check_transactional_id, check_written_topic, may_writ
 from .batches import check_batch_set, check_idempotent
 
 ACKS = (-1, 0, 1)
-QUICK_BYTES = 1 << 20  # of a request's batches are decompressed in the thread of its connection
+QUICK_BYTES = 1 << 20  # a request's batches of up to this size are decompressed in the thread of its connection
 NO_OFFSET = -1
 _BEFORE_THE_LOG = frozenset(  # errors without the log start offset (``ReplicaManager.appendToLocalLog``)
     {
@@ -55,7 +55,7 @@ def produce(request: Request, context: Context) -> None:
     wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions}
     producing = _Producing(request, context, asked, context.partitions.led(wanted))
     if context.is_limited(request, PRODUCER_BYTE_RATE):
-        request.exchange.hold_others()  # those that have arrived wait too, if this one exceeds the quota
+        request.exchange.hold_others()  # requests that have already arrived wait too, if this one exceeds the quota
     name = asked.transactional_id
     if name is None or context.transactions.gate.knows(name):
         producing.start()
@@ -93,7 +93,7 @@ class _Producing:
     def start(self) -> None:
         """Checks the batches and passes them to the appender; in another thread if the checks take long."""
         if are_being_compiled() or len(self._asked.partitions) > self._request.limits.entries_here:
-            self._request.exchange.hold_others()  # a later one, checked here, must not be appended first
+            self._request.exchange.hold_others()  # otherwise a later batch, checked here, could be appended first
             self._context.cold.submit(self._request.or_fail(_Producing._start), self)
         else:
             self._start(QUICK_BYTES)
@@ -105,7 +105,7 @@ class _Producing:
         self._check_all(answered, 0, quick)
 
     def _check_all(self, answered: Callable[[int, Produced], None], first: int, quick: int | None) -> None:
-        """Checks the batches from ``first`` on; from one on that takes long, in another thread."""
+        """Checks the batches from ``first`` on; the first that takes long and all after it in another thread."""
         for index, each in enumerate(self._asked.partitions[first:], first):
             try:
                 job = self._checked(partial(answered, index), each, quick)
@@ -114,14 +114,14 @@ class _Producing:
                 return
             except Exception as error:
                 answered(index, refused(each, error))
-                error.__traceback__ = None  # of an error in self._led it would be a cycle
+                error.__traceback__ = None  # with the traceback, an error in self._led would be part of a cycle
             else:
                 self._decompressed += job.batch.size
                 quick = None if quick is None else max(quick - job.batch.size, 0)
                 self._context.appender.append(job)
 
     def _check_aside(self, answered: Callable[[int, Produced], None], first: int) -> None:
-        """Has the batches from ``first`` on checked by the thread for long checks, without a place of requests."""
+        """Has the thread for long checks check the batches from ``first`` on; the request then counts no longer."""
         exchange = self._request.exchange
         exchange.hold_others()
         exchange.park()
@@ -219,7 +219,7 @@ class _Producing:
 
 
 def refused(each: ProducePartition, error: Exception, led: LedPartition | None = None) -> Produced:
-    """Returns the answer for a batch that was refused; ``led``: if it was refused for what is in the log."""
+    """Returns the answer for a batch that was refused; ``led``: the partition, if its log was the reason."""
     return Produced(
         each.topic,
         each.partition,

@@ -46,14 +46,14 @@ from .transactions.txn_offsets import commit_transactional_offsets
 
 
 class Kind(NamedTuple):
-    """What is done with one kind of request. Its number and versions are in ``protocol/apis``."""
+    """How one kind of request is handled. Its number and versions are in ``protocol/apis``."""
 
     handler: Handler
     guard: Guard  # asked first, while there are rules
     sort: Sort = Sort.OTHERS  # the requests that it shares places with
     once: Callable[[Any, int], Any] | None = None  # removes what a body names again
-    names_topics: bool = False  # as those to change, so that its guard refuses reserved names without rules too
-    is_read_by_hand: bool = False  # by its handler, which reads no body of kio's
+    names_topics: bool = False  # names topics to change, so its guard refuses reserved names even without rules
+    is_read_by_hand: bool = False  # its handler reads the bytes itself, without kio
 
 
 KINDS: Mapping[int, Kind] = {

@@ -29,11 +29,11 @@ from .brokers.replicas import check_replicas
 from .configs.describing import described_topic_configs
 from .metadata import is_legal
 
-STRICT_CREATION, STRICT_DELETION, STRICT_ENLARGING = 6, 5, 3  # versions since which a used up quota refuses (KIP-599)
+STRICT_CREATION, STRICT_DELETION, STRICT_ENLARGING = 6, 5, 3  # from here on an exhausted quota refuses (KIP-599)
 DEFAULT = -1  # of partitions and replicas: the node's
-FEW_MAX = 100  # partitions that the thread of all administrators creates, which takes a third of a second
+FEW_MAX = 100  # up to this many partitions, the administrators' thread creates them, in a third of a second
 _TWICE = "the request names the topic more than once"
-PARTITIONS_MAX = 10_000  # that one request may create, as with a broker (``QuorumController.MAX_RECORDS_PER_USER_OP``)
+PARTITIONS_MAX = 10_000  # limit of one request, as on a broker (``QuorumController.MAX_RECORDS_PER_USER_OP``)
 
 
 # --- CreateTopics
@@ -131,7 +131,7 @@ class _Creating:
 
 
 def _in_metrics(topic: str) -> str:
-    """Returns the name of a topic in Kafka's metrics."""
+    """Returns the name that a topic has in Kafka's metrics."""
     return topic.replace(".", "_")
 
 
@@ -243,7 +243,7 @@ def _delete(
             raise RequestError(ErrorCode.unknown_topic_id, "there is no topic with this id")
         if topic is None:
             raise RequestError(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
-        if topic.name in COORDINATOR_TOPICS:  # also while it is empty: the coordinators have it open
+        if topic.name in COORDINATOR_TOPICS:  # even while it is empty, because the coordinators have it open
             raise RequestError(ErrorCode.policy_violation, f"topic {topic.name!r} is in use by the gateway")
         mutations.record(len(topic.partitions))
         delete_topic(manager, topic.name)

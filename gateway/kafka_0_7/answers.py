@@ -1,4 +1,4 @@
-"""What the gateway of 0.7 does for each request, and the bytes of its answer (KafkaRequestHandlers of 0.7.2).
+"""Carries out requests of Kafka 0.7 and builds the bytes of their answers (KafkaRequestHandlers of 0.7.2).
 
 An answer is its length (int32, of what follows), an error code (int16) and a body. A produce request has no answer,
 whatever happens. If 0.7.2 would close the connection, an error is raised here.

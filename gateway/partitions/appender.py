@@ -29,8 +29,8 @@ from .lane import GROUP_MAX, Hold, Lane
 from .led_partition import LedPartition
 from .syncer import Call, Group, Syncer, call_all, log_unexpected, note_failure
 
-AT_ONCE_BYTES = 64 << 10  # a larger batch is appended while the thread of its connection reads and checks the next one
-HELD_S = 5.0  # for so long appends wait for a lock that another process holds; then clients are told to try again
+AT_ONCE_BYTES = 64 << 10  # the appender appends larger batches, while the connection's thread checks the next
+HELD_S = 5.0  # how long appends wait for a lock that another process holds; then clients must try again
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Change:
-    """A change of the log other than a client's batch; ``done`` is called when readers see it, or with the error."""
+    """A change of the log that is not a client's batch; ``done`` is called when readers see it, or with the error."""
 
     led: FilePartition
     change: Callable[[Log], object]
@@ -47,9 +47,9 @@ class _Change:
     soon: Soon | None = None
 
 
-@dataclass(frozen=True)  # not a tuple: it would equal the other messages about the partition, and go with them
+@dataclass(frozen=True)  # not a tuple: that would equal, and replace, the other messages about the partition
 class _Freed:
-    """Nobody held a partition's lock a moment ago."""
+    """A moment ago, no process held a partition's lock."""
 
     led: FilePartition
 
@@ -84,10 +84,10 @@ class Appender:
         self._thread.start()
 
     def append(self, append: Append) -> None:
-        """Appends a batch, after those that were given before for the partition.
+        """Appends a batch, after earlier batches for the partition.
 
-        With ``soon``, its thread appends what is small and waits for nothing, without a change of threads. What one
-        turn of that thread gives is appended together.
+        With ``soon``, that thread itself appends small batches if it need not wait. Batches from one turn of that
+        thread are appended together.
         """
         led, soon = append.led, append.soon
         if led.damage is not None:
@@ -98,7 +98,7 @@ class Appender:
         self._serve_soon(led, soon if len(append.batch.data) <= AT_ONCE_BYTES else None)
 
     def _serve_soon(self, led: FilePartition, soon: Soon | None) -> None:
-        """Has what waits in the lane of a partition done, by the thread of ``soon`` if that waits for nothing."""
+        """Starts the jobs in the lane of a partition, in the thread of ``soon`` if they need not wait."""
         if soon is None:
             self._queue.put(led)
         elif not led.lane.is_awaited:
@@ -116,7 +116,7 @@ class Appender:
         done: Callable[[Exception | None], None],
         soon: Soon | None = None,
     ) -> None:
-        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`.
+        """Calls ``change`` under the partition's lock, syncs and shows the result, then calls ``done``.
 
         ``soon``: as :meth:`Appending.change`.
         """
@@ -128,20 +128,20 @@ class Appender:
         self._serve_soon(led, soon)
 
     def look_at(self, led: FilePartition) -> None:
-        """Does what was given for a partition while another thread had its turn. For any thread."""
+        """Does the jobs that a partition got while another thread was working on it. For any thread."""
         if led.lane:
             self._queue.put(led)
 
     def stop(self) -> None:
-        """Does what was given, refuses what waits for another process, and ends the threads."""
+        """Completes the queued jobs, refuses those that wait for another process, and ends the threads."""
         self._queue.put(None)
         self._thread.join()
         for syncer in self._syncers:
             syncer.stop()
 
     def _append_at_once(self, led: FilePartition) -> None:
-        """Appends what needs not wait, and leaves the rest to the thread. While another one appends, it does this."""
-        led.lane.is_awaited = False  # before the jobs are looked at: one that comes later calls again
+        """Appends batches that need not wait; leaves the rest to the appender, or to the thread that appends now."""
+        led.lane.is_awaited = False  # before the jobs are checked: a later one calls again
         while led.lane and led.lane.turn.acquire(blocking=False):
             try:
                 if not self._has_appended(led, may_wait=False):
@@ -162,7 +162,7 @@ class Appender:
             found = led.do_at_once(
                 [job.change for job in changes], [job.batch for job in appends], [job.check for job in appends]
             )
-        except Exception as error:  # of the disk, or ours: each client gets an answer
+        except Exception as error:  # an error of the disk or a bug: each client gets an answer
             self._fail(led.lane.take(len(jobs)), error)
             return True
         if found is None:
@@ -179,7 +179,7 @@ class Appender:
                 is_ending |= given is None
                 try:
                     self._take(given)
-                except Exception as error:  # such as no descriptor to look at a lock with; the others go on
+                except Exception as error:  # such as too few descriptors to check a lock; the other partitions go on
                     self._give_back(given, error)
         for led in self._held:
             with led.lane.turn:
@@ -194,7 +194,7 @@ class Appender:
             self._give_up(given.led)
 
     def _give_back(self, given: FilePartition | _Freed | _Overdue | None, error: Exception) -> None:
-        """Answers what waits in the lane of a partition with the error that kept it from being done."""
+        """Answers the jobs in the lane of a partition with the error that prevented them."""
         if given is not None:
             led = given if isinstance(given, FilePartition) else given.led
             with led.lane.turn:
@@ -202,10 +202,10 @@ class Appender:
                     self._fail(led.lane.take(), error)
 
     def _serve(self, led: FilePartition) -> None:
-        """Does what waits in the lane of a partition, unless another process holds its lock."""
+        """Does the jobs in the lane of a partition, unless another process holds its lock."""
         while led.lane:
             with led.lane.turn:
-                if self._has_appended(led, may_wait=True):  # for which the lock's file need not be opened
+                if self._has_appended(led, may_wait=True):  # this does not open the lock's file
                     continue
                 if led.lane.hold is Hold.LONG:
                     _refuse(led, led.lane)
@@ -215,7 +215,7 @@ class Appender:
                     return
 
     def _hold(self, led: FilePartition) -> bool:
-        """Has a thread wait for the lock of a partition; if there can be none, refuses what waits."""
+        """Starts a thread that waits for the lock of a partition; if that fails, refuses the waiting jobs."""
 
         def wait() -> None:
             reminder = Timer(HELD_S, lambda: self._queue.put(_Overdue(led)))
@@ -223,7 +223,7 @@ class Appender:
             try:
                 reminder.start()
                 led.wait_for_append_lock()
-            except Exception:  # such as of a deleted directory, which the append then reports
+            except Exception:  # such as a deleted directory, which the append then reports
                 logger.debug("%s-%d: no lock to wait for", led.topic, led.partition, exc_info=True)
             finally:
                 reminder.cancel()
@@ -245,7 +245,7 @@ class Appender:
         self._serve(led)
 
     def _give_up(self, led: FilePartition) -> None:
-        """Refuses what waits: requests in progress are counted, and these would keep all clients from theirs."""
+        """Refuses the waiting jobs: their requests count as in progress, and would block those of all clients."""
         if led in self._held:
             logger.warning("%s", _lock_error(led))
             with led.lane.turn:
@@ -255,13 +255,13 @@ class Appender:
     def _do(self, led: FilePartition, jobs: list[Job]) -> None:
         try:
             calls = [*_changed(led, jobs), *_appended(led, jobs)]
-        except Exception as error:  # of the disk, or ours: each client gets an answer
+        except Exception as error:  # an error of the disk or a bug: each client gets an answer
             self._fail(jobs, error)
             return
         self.show(led, calls)
 
     def note_failed(self, error: Exception) -> None:
-        """Notes why appends failed that were not given here. For any thread."""
+        """Notes the error of appends that did not come through this object. For any thread."""
         note_failure(error, self._faults)
 
     def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
@@ -269,7 +269,7 @@ class Appender:
         call_all([_failed(job, error) for job in jobs], None)
 
     def show(self, led: FilePartition, calls: Sequence[Call]) -> None:
-        """Has appended batches synced, if they need it, then makes the calls and wakes readers. For any thread."""
+        """Syncs appended batches if they need it, then makes the calls and wakes readers. For any thread."""
         if led.waits_for_sync:
             self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(Group(led, calls))
         else:

@@ -1,4 +1,4 @@
-"""Appending: what handlers give to be appended, and the interface of what appends it."""
+"""Appending: the batches that handlers pass on, and the interface of the object that appends them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .led_partition import LedPartition
 
 Check = Callable[[], object]  # raises RequestError if a batch must not be appended
 Done = Callable[[AppendInfo | Exception], None]
-Soon = Callable[[Callable[[], None]], None]  # calls a function in a thread that must not wait, after what it is doing
+Soon = Callable[[Callable[[], None]], None]  # calls a function in a thread that must not wait, after its current task
 
 
 class Append(NamedTuple):
     """A batch for a partition.
 
-    ``done`` is called once, when the batch is durable or refused: by a thread of the appender, or by the one of
-    ``soon``, which may also append what is small and waits for nothing. Without ``soon``, ``check`` may wait.
+    ``done`` is called once, when the batch is durable or refused: by a thread of the appender, or by the thread of
+    ``soon``, which may also append small batches itself if it need not wait. Without ``soon``, ``check`` may wait.
     """
 
     led: LedPartition
@@ -36,7 +36,7 @@ class Appending(Protocol):
         ...
 
     def append(self, append: Append) -> None:
-        """Appends a batch, after those that were given before for the partition."""
+        """Appends a batch, after earlier batches for the partition."""
         ...
 
     def catch_up(self, led: LedPartition, done: Callable[[Exception | None], None]) -> None:
@@ -50,13 +50,13 @@ class Appending(Protocol):
         done: Callable[[Exception | None], None],
         soon: Soon | None = None,
     ) -> None:
-        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`.
+        """Calls ``change`` under the partition's lock, syncs and shows the result, then calls ``done``.
 
-        ``soon``: of the thread that calls ``done``, and ``change`` too if that waits for nothing; then ``change`` must
-        append at most one marker.
+        ``soon``: runs a function in the thread that calls ``done``, and also ``change`` if it need not wait; then
+        ``change`` must append at most one marker.
         """
         ...
 
     def stop(self) -> None:
-        """Does what was given, refuses what waits for another process, and ends the threads."""
+        """Completes the queued jobs, refuses those that wait for another process, and ends the threads."""
         ...

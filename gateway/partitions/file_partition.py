@@ -34,13 +34,13 @@ class FilePartition(FileReading[Log]):
     def __init__(self, topic: str, partition: int, log: Log, files: object = None, *, has_tier: bool = False) -> None:
         """``log``: newly opened; opening has synced all of it, so the high watermark is its end.
 
-        ``files``: the status of its directory before that; None: unknown. ``has_tier``: as of :class:`FileReading`.
+        ``files``: the status of its directory before that; None: unknown. ``has_tier``: as for :class:`FileReading`.
         """
         super().__init__(topic, partition, log, has_tier=has_tier)
         self.lane: Lane[Any] = Lane()  # of the appender
         config = log.context.config
         self._is_relaxed = config.flush_messages < NEVER or config.flush_ms < NEVER  # appends need not be synced
-        self._has_others = False  # whether what others appended is to be synced
+        self._has_others = False  # whether records that others appended must be synced
         self._files = files
 
     # Writing
@@ -64,10 +64,10 @@ class FilePartition(FileReading[Log]):
         batches: Sequence[CheckedBatch],
         checks: Sequence[Check | None],
     ) -> tuple[Sequence[Exception | None], Sequence[AppendInfo | Exception]] | None:
-        """As :meth:`change`, of changes that append a marker each, and then :meth:`append`, if that waits for nothing.
+        """Does :meth:`change`, with changes that append one marker each, then :meth:`append`, if neither must wait.
 
-        That is no sync, no process and no thread. Otherwise returns None, and has done nothing. So a thread that others
-        wait for may call it.
+        That is, if there is no wait for a sync, a process or a thread. Otherwise returns None, and does nothing. So a
+        thread that others wait for may call it.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -77,13 +77,13 @@ class FilePartition(FileReading[Log]):
                 if not is_alone or not self._log.is_quick(batches, markers=len(markers), sync=self._is_relaxed):
                     return None
                 failures = [_failure(each, self._log) for each in markers]
-                self._has_others |= bool(markers)  # after them: a sync in the meantime has only some of them
+                self._has_others |= bool(markers)  # after the changes: a sync in the meantime covers only some of them
                 return failures, self._check_and_append(batches, checks) if batches else ()
         finally:
             self._lock.release()
 
     def begin_plain(self) -> PlainAppends | None:
-        """Takes the partition for plain batches, if that waits for nothing; then :meth:`end_plain` must follow.
+        """Takes the partition for plain batches, if there is no need to wait; then :meth:`end_plain` must follow.
 
         None if appends wait for their turn, or another thread or process has the partition: batches then go the usual
         way. The caller holds it only for a moment, in which nothing else uses the log.
@@ -102,7 +102,7 @@ class FilePartition(FileReading[Log]):
 
     @property
     def is_appending(self) -> bool:
-        """Whether appends of this process are on their way, which plain batches must follow."""
+        """Whether appends of this process are queued or in progress; plain batches must follow them."""
         return bool(self.lane) or self.lane.turn.locked()
 
     def _begin_locked(self) -> PlainAppends | None:
@@ -138,14 +138,14 @@ class FilePartition(FileReading[Log]):
     def change(self, changes: Sequence[Callable[[Log], object]]) -> list[Exception | None]:
         """Reads what others appended, then calls ``changes`` with the log, under one lock.
 
-        Returns the error of each, or None; also one of ours, for the others are in the same group. Readers see the
-        result only after :meth:`sync`. Raises as :meth:`append`.
+        Returns the error of each, or None; even that of a bug, because the others are in the same group. Readers see
+        the result only after :meth:`sync`. Raises the errors of :meth:`append`.
         """
         with self._lock:
             self._check_here()
             with self._log.exclusively():
                 failures = [_failure(change, self._log) for change in changes]
-            self._has_others = True  # last: a sync in the meantime has only some of it
+            self._has_others = True  # last: a sync in the meantime covers only a part
             return failures
 
     @property
@@ -153,7 +153,7 @@ class FilePartition(FileReading[Log]):
         """Whether another process holds the append lock now; then :meth:`append` and :meth:`change` would wait."""
         try:
             return not self.is_gone and self._log.is_append_locked
-        except OSError:  # as of a deleted directory, which the append itself reports
+        except OSError:  # such as a deleted directory, which the append itself reports
             return False
 
     def wait_for_append_lock(self) -> None:
@@ -179,7 +179,7 @@ class FilePartition(FileReading[Log]):
             self._log.sync_appended()
 
     def is_still(self, high_watermark: int, log_start_offset: int) -> bool:
-        """As :meth:`LedPartition.is_still`, in few steps: a fetch asks each partition of its session."""
+        """Like :meth:`LedPartition.is_still`, but quick, because a fetch asks each partition of its session."""
         log = self._log
         is_there = log.high_watermark == high_watermark and self.log_start_offset == log_start_offset
         return is_there and log.failure is None and not self.is_gone
@@ -188,7 +188,7 @@ class FilePartition(FileReading[Log]):
 
     def delete_records(self, before_offset: int) -> int:
         self._check_here()
-        self._log.wait_for_append_lock()  # first: readers need not wait for a process that is paused with it
+        self._log.wait_for_append_lock()  # first: a process that is paused with the lock must not block readers
         with self._lock:
             self._check_here()
             offset = self._log.high_watermark if before_offset == -1 else before_offset

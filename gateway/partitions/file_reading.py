@@ -1,7 +1,7 @@
-"""FileReading: what readers ask of a partition in a log directory; DamagedPartition, which has nothing else.
+"""FileReading: reads from a partition in a log directory; DamagedPartition, which can only be read.
 
-A log whose last segment is damaged cannot be opened for writing: recovery never cuts damage off. Readers get what is
-sound, as the commands print it, and the error of the damage where it begins.
+A log whose last segment is damaged cannot be opened for writing: recovery never cuts damage off. Readers get the sound
+records, as the commands print them, and an error where the damage begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...storage import (
 from ..network.file_slice import FileSlice
 from .led_partition import InTierError, LedPartition, Slice, read_slice
 
-LOOK_S = 1.0  # a damaged log whose files change is opened again after so long
+LOOK_S = 1.0  # how soon a damaged log is opened again after its files change
 
 T = TypeVar("T")
 ReaderT = TypeVar("ReaderT", bound=LogReader)
@@ -32,7 +32,7 @@ class FileReading(LedPartition, Generic[ReaderT]):
     """A partition whose log is read from files."""
 
     def __init__(self, topic: str, partition: int, log: ReaderT, *, has_tier: bool = False) -> None:
-        """``has_tier``: the gateway reads from a tier what the log has there only."""
+        """``has_tier``: the gateway reads from a tier the records that the log only has there."""
         super().__init__(topic, partition)
         self._log = log
         self._has_tier = has_tier
@@ -81,7 +81,7 @@ class FileReading(LedPartition, Generic[ReaderT]):
         return self._log.high_watermark
 
     def _outside(self, offset: int) -> OffsetOutOfRangeError:
-        """Returns the error of an offset that the files do not have."""
+        """Returns the error for an offset that the files do not have."""
         tiered = self.in_tier
         if tiered is not None and offset in tiered:
             return InTierError(f"offset {offset} is in the tier, which has {tiered.start} to {tiered.stop - 1}")
@@ -118,12 +118,12 @@ class FileReading(LedPartition, Generic[ReaderT]):
             segments = list(self._log.segments)
             start = self._log.log_start_offset
             times = [(max(each.base_offset, start), each.status().modified_ms) for each in segments]
-            if self.in_tier is not None and times:  # its segments are at least as old as the first one here
+            if self.in_tier is not None and times:  # the tier's segments are at least as old as the first one here
                 times.insert(0, (self.in_tier.start, times[0][1]))
             return [*times, (self._log.log_end_offset, now_ms)] if not segments or segments[-1].size else times
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        if self.is_empty and epoch == self.leader_epoch:  # which nothing has been written with, perhaps
+        if self.is_empty and epoch == self.leader_epoch:  # perhaps nothing was written with this epoch yet
             return epoch, self.high_watermark
         found = self.ask(lambda log: log.epochs.end_offset_for(epoch, self.high_watermark))
         return found.epoch, found.end_offset
@@ -158,7 +158,7 @@ class DamagedPartition(FileReading[LogReader]):
     def slice(
         self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, whole: bool = True
     ) -> Slice:
-        """Reads the batches: what a client does not check, it must not get from a log that is known to be damaged."""
+        """Reads and checks the batches, because clients may not check them and this log is known to be damaged."""
         with self._lock:
             self._check_here()
             try:

@@ -25,7 +25,7 @@ from .topics import Topics
 
 LOOK_S = 0.005
 SHARE, IDLE_SHARE = 20, 100  # checks take at most these fractions of the time: 1/20 and 1/100
-LIVELY_S = 60.0  # for so long after others appended to a partition it is not idle
+LIVELY_S = 60.0  # a partition counts as idle this long after the last append by others
 TOPICS_LOOK_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class LogStarts:
         self._found: Mapping[TopicPartition, int] = {}
 
     def all(self) -> Mapping[TopicPartition, int]:
-        """Returns all offsets, another object if any process wrote the checkpoint since the last call.
+        """Returns all offsets; a new object if a process wrote the checkpoint since the last call.
 
         Raises CorruptionError and OSError if it cannot be read; the next call reads it again.
         """
@@ -63,7 +63,7 @@ class LogStarts:
 
 
 def _after(began_s: float, share: int) -> float:
-    """Returns when to look again, so that looks which take as long as that one take a fraction of the time."""
+    """Returns when to check again, so that checks as long as the last one take only a fraction of the time."""
     now_s = time.monotonic()
     return now_s + max(LOOK_S, (now_s - began_s) * share)
 
@@ -75,8 +75,8 @@ class Follower:
         """``starts``: used only here, and closed at the end."""
         self._partitions, self._topics, self._appender, self._starts = partitions, topics, appender, starts
         self._waits = partitions.waits
-        self._all_at_s = self._lively_at_s = 0.0  # when all partitions are due, and when the lively ones
-        self._lively: dict[LedPartition, float] = {}  # to which others appended, and when
+        self._all_at_s = self._lively_at_s = 0.0  # when to check all partitions, and when the lively ones
+        self._lively: dict[LedPartition, float] = {}  # the partitions to which others appended, and when
         self._asked: set[LedPartition] = set()  # catching up already
         self._compared: set[LedPartition] = set()  # partitions whose log start was compared with these offsets
         self._compared_with: Mapping[TopicPartition, int] = {}
@@ -111,14 +111,14 @@ class Follower:
             self._pause(topics_at_s)
 
     def _pause(self, topics_at_s: float) -> None:
-        """Waits until a partition or the topics are to be looked at."""
+        """Waits until a partition or the topics must be checked."""
         now_s = time.monotonic()
         due_s = min(self._lively_at_s if self._lively else self._all_at_s, self._all_at_s)
         self._stopped.wait(max(LOOK_S, min(due_s, topics_at_s) - now_s))
         self._waits.any.wait(topics_at_s - time.monotonic())
 
     def _look_at_partitions(self) -> None:
-        """Looks at the partitions that clients wait for, at the idle ones less often."""
+        """Checks the partitions that clients wait for; checks idle ones less often."""
         began_s = time.monotonic()
         if began_s >= self._all_at_s:
             self._look_at(self._waits.all())
@@ -140,12 +140,12 @@ class Follower:
         for led in partitions:
             if isinstance(led, FilePartition) and led.have_files_changed():
                 self._take_in(led)
-        self._look_at_starts(partitions)  # not before the directories: it fails while the checkpoint cannot be read
+        self._look_at_starts(partitions)  # after the directories, because it fails while the checkpoint cannot be read
 
     def _look_at_starts(self, partitions: Collection[LedPartition]) -> None:
-        """Compares each partition with each content of the checkpoint, also if it was opened after that was read.
+        """Compares each partition with each content of the checkpoint, even if the partition was opened after the read.
 
-        A log reads the checkpoint when it is opened, and the partition is among the open ones only later.
+        A log reads the checkpoint when it is opened, and the partition is listed as open only later.
         """
         starts = self._starts.all()
         if starts is not self._compared_with:

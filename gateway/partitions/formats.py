@@ -1,7 +1,7 @@
 """Which message format topics are written in: record batches, unless old formats are asked for.
 
 Kafka takes the setting ``message.format.version`` of a topic and ignores it where ``inter.broker.protocol.version`` is
-3.0 or later: clients set it without a thought for the consequences, and today's consumers cannot read old formats.
+3.0 or later: clients often set it carelessly, and today's consumers cannot read old formats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lane: what is to be appended to one partition, in order, by one thread at a time."""
+"""Lane: the queued jobs of one partition, done in order by one thread at a time."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Hold(Enum):
 
     NONE = 0
     SHORT = 1
-    LONG = 2  # then they are refused
+    LONG = 2  # writes are refused then
 
 
 class Lane(Generic[J]):
-    """The jobs of a partition. Any thread may put one; the others are for the thread that holds ``turn``.
+    """The jobs of a partition. Any thread may call :meth:`put`; other methods are for the thread that holds ``turn``.
 
-    A thread that gives ``turn`` back must look at the jobs again: another one may have put a job and found ``turn``
+    A thread that gives ``turn`` back must check the jobs again: another one may have put a job while ``turn`` was
     taken.
     """
 
     def __init__(self) -> None:
         self.turn = Lock()
-        self.is_awaited = False  # whether a thread is on its way to take the jobs
+        self.is_awaited = False  # whether a thread will soon take the jobs
         self.hold = Hold.NONE
         self._jobs: deque[J] = deque()
 
     def put(self, job: J) -> None:
-        """Adds a job behind the others. For any thread."""
+        """Adds a job after the others. For any thread."""
         self._jobs.append(job)
 
     def __bool__(self) -> bool:
@@ -46,6 +46,6 @@ class Lane(Generic[J]):
         return [self._jobs[number] for number in range(count)]
 
     def take(self, count: int | None = None) -> list[J]:
-        """Takes the first ``count`` jobs away and returns them; by default as many as :meth:`first`."""
+        """Removes the first ``count`` jobs and returns them; by default as many as :meth:`first`."""
         count = min(len(self._jobs), GROUP_MAX) if count is None else count
         return [self._jobs.popleft() for _ in range(count)]

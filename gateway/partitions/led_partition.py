@@ -1,7 +1,7 @@
 """LedPartition: a partition that this gateway leads: its log, its high watermark, and the fetches that wait for it.
 
-Its ends are :class:`FilePartition`, in a directory, :class:`BucketPartition`, on an object store, and
-:class:`DamagedPartition`, in a directory too.
+It is implemented by :class:`FilePartition`, in a directory, :class:`BucketPartition`, on an object store, and
+:class:`DamagedPartition`, also in a directory.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class LedPartition(ABC):
     """One partition. Its methods may be called from any thread; only one of them uses the log at a time."""
 
     damage: CorruptionError | None = None  # why nothing can be appended
-    may_rest = False  # whether all that moves its ends is noticed here, so that fetch sessions need not read it
+    may_rest = False  # whether every move of its ends is noticed here, so that fetch sessions need not read it
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic, self.partition = topic, partition
         self.is_gone = False
         self._waiting = Lock()
-        self._waiters: dict[Callable[[], None], _Offsets] = {}  # and the offsets that each has seen
-        self.passed_over: dict[int, int] = {}  # offsets up to which others are known to have no record for old clients
+        self._waiters: dict[Callable[[], None], _Offsets] = {}  # each with the offsets that it has seen
+        self.passed_over: dict[int, int] = {}  # from an offset, the end of a range without records for old clients
 
     @property
     @abstractmethod
@@ -89,7 +89,7 @@ class LedPartition(ABC):
 
     @property
     def in_tier(self) -> range | None:
-        """The offsets from the log start on that only a tier has, from which they are served; None: there are none."""
+        """The offsets at the start of the log that only a tier has and serves; None: there are none."""
         return None
 
     @property
@@ -110,7 +110,7 @@ class LedPartition(ABC):
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """Returns the largest epoch up to ``epoch`` that the log has, and where it ends; -1 and -1 for an unknown one.
 
-        As :meth:`LeaderEpochCache.end_offset_for`.
+        See :meth:`LeaderEpochCache.end_offset_for`.
         """
 
     @abstractmethod
@@ -148,7 +148,7 @@ class LedPartition(ABC):
     @property
     @abstractmethod
     def is_behind(self) -> bool:
-        """Whether others may have appended what is not read yet. Takes no lock, and waits for nothing."""
+        """Whether others may have appended records that are not read yet. Takes no lock, and waits for nothing."""
 
     @property
     @abstractmethod
@@ -167,11 +167,11 @@ class LedPartition(ABC):
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The offsets that move when waiting readers see more: the high watermark. A marker moves it, too."""
+        """The offsets that move when waiting readers see more: the high watermark, which markers move, too."""
         return (self.high_watermark,)
 
     def is_still(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether it can be used, and begins and ends at these offsets. Takes no lock."""
+        """Whether the log can be used, and still begins and ends at these offsets. Takes no lock."""
         return self.high_watermark == high_watermark and self.log_start_offset == log_start_offset and self.is_usable
 
     def wait(self, seen: tuple[int, ...], waiter: Callable[[], None]) -> bool:
@@ -180,7 +180,7 @@ class LedPartition(ABC):
         Returns False if they are not ``seen`` any more.
         """
         with self._waiting:
-            # First: who moves the ends looks for waiters afterwards.
+            # Register first: a thread that moves the ends checks for waiters afterwards.
             self._waiters[waiter] = seen, self.log_start_offset
             if self.is_gone or self.ends != seen:
                 del self._waiters[waiter]
@@ -207,7 +207,7 @@ class LedPartition(ABC):
             waiter()
 
     def wake_if_moved(self) -> None:
-        """Calls the waiters that have not seen :attr:`ends` and the log start as they are now."""
+        """Calls the waiters that have seen other :attr:`ends`, or another log start, than the current ones."""
         if not self._waiters:
             return
         now = self.ends, self.log_start_offset
@@ -256,7 +256,7 @@ class Waits:
 def read_slice(
     log: LogReader, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, whole: bool
 ) -> Slice:
-    """Returns the batches of a log as :meth:`LedPartition.slice`, read and checked, up to the log's end."""
+    """Returns the batches of a log like :meth:`LedPartition.slice`, but read, checked, and up to the log's end."""
     shown, start = log.log_end_offset, log.log_start_offset
     if not start <= offset <= shown:
         raise OffsetOutOfRangeError(f"offset {offset} is outside the log, which holds {start} to {shown}")

@@ -27,8 +27,8 @@ from .file_reading import DamagedPartition
 from .led_partition import LedPartition, Waits
 from .topics import Topics
 
-FAILURE_S = 1.0  # for so long a partition that could not be opened is not tried again
-LOCK_S = 0.5  # for so long a partition waits for another process that holds its lock, while others are opened
+FAILURE_S = 1.0  # how long a partition that could not be opened is not tried again
+LOCK_S = 0.5  # how long a partition waits for another process that holds its lock, while others are opened
 LOCK_POLL_S = 0.01
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class BeingDeletedError(UnknownTopicOrPartitionError):
 
 @dataclass
 class _Opening:
-    """Partitions whose locks other processes hold, and what is called when all are open, or cannot be."""
+    """Partitions whose locks other processes hold, and the function to call once all are open or have failed."""
 
     held: set[TopicPartition]
     then: Callable[[], None]
@@ -78,18 +78,18 @@ class Partitions(Worker):
         self._faults = faults
         self.waits = Waits()
         self._led: dict[TopicPartition, LedPartition] = {}
-        self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
+        self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # each with the time until which it counts
         self._closed: set[str] = set()  # topics that are being deleted
         self._guard = Lock()  # Guards the partitions.
-        self._openings: list[_Opening] = []  # those that wait for locks
-        self._held_until_s: dict[TopicPartition, float] = {}  # what they wait for, and when each gives up
+        self._openings: list[_Opening] = []  # the openings that wait for locks
+        self._held_until_s: dict[TopicPartition, float] = {}  # the waiting partitions, and when each gives up
         self._looks_again = False
         self._warned_of: set[tuple[TopicPartition, HoldingTransaction]] = set()
 
     def led(
         self, wanted: Collection[TopicPartition], *, by_any: bool = False
     ) -> Mapping[TopicPartition, LedPartition | Exception]:
-        """Returns each partition, or the error why it cannot be used, such as RequestError if another node leads it.
+        """Returns each partition, or the error that prevents its use, such as RequestError if another node leads it.
 
         ``by_any``: return partitions that other nodes lead, too. Raises NotOpenError with the partitions to open first.
         """
@@ -100,7 +100,7 @@ class Partitions(Worker):
         return found
 
     def one(self, topic: str, partition: int) -> LedPartition:
-        """Returns a partition. Raises NotOpenError, or the error why it cannot be used."""
+        """Returns a partition. Raises NotOpenError, or the error that prevents its use."""
         wanted = TopicPartition(topic, partition)
         found = self.led([wanted])[wanted]
         if isinstance(found, Exception):
@@ -108,10 +108,7 @@ class Partitions(Worker):
         return found
 
     def look(self, topic: str, partition: int, *, by_any: bool = False) -> LedPartition | Exception:
-        """Returns a partition, or the error why it cannot be used: NotOpenError if it must be opened.
-
-        Else as :meth:`led`.
-        """
+        """Like :meth:`led`, for one partition; returns NotOpenError if it must be opened first."""
         wanted = TopicPartition(topic, partition)
         led = self._led.get(wanted)
         if led is not None and led.is_usable:
@@ -170,7 +167,7 @@ class Partitions(Worker):
                 logger.warning("%s", error)
             elif isinstance(error, CorruptionError):
                 self._on_damage(error)
-            elif not isinstance(error, (LogStoreError, OSError)):  # ours; who waits for the partition gets an answer
+            elif not isinstance(error, (LogStoreError, OSError)):  # a bug; waiting clients get an answer
                 logger.error("%s cannot be opened", wanted, exc_info=error)
             elif self._faults is not None:
                 self._faults.failed(error)
@@ -191,7 +188,7 @@ class Partitions(Worker):
         if not isinstance(opened, FilePartition):  # on an object store, no transaction in the log is open
             return
         found = []
-        with suppress(LogStoreError, OSError):  # what cannot be read is reported by those that need it
+        with suppress(LogStoreError, OSError):  # an error here is reported by the requests that need the data
             found = opened.ask(lambda log: hanging_transactions(self._manager, wanted, log))
         for each in found:
             if (wanted, each.transaction) not in self._warned_of:
@@ -199,7 +196,10 @@ class Partitions(Worker):
                 logger.warning("%s: %s", wanted, each)
 
     def _is_to_wait(self, wanted: TopicPartition) -> bool:
-        """Whether a process holds the append lock. Raises RequestError if one holds it for too long."""
+        """Whether the opening must wait for a process with the append lock.
+
+        Raises RequestError if that takes too long.
+        """
         until_s = self._held_until_s.pop(wanted, None)
         if self._manager.bucket is not None or not self._manager.is_append_locked(*wanted):
             return False
@@ -213,7 +213,7 @@ class Partitions(Worker):
         return True
 
     def _look_again(self) -> None:
-        """Looks soon at what waits for locks, once for all that wait."""
+        """Schedules one check of all partitions that wait for locks."""
         if self._openings and not self._looks_again:
             self._looks_again = True
             self.later(LOCK_POLL_S, self._open_held)
@@ -269,9 +269,9 @@ class Partitions(Worker):
 def open_file_partition(manager: LogManager, wanted: TopicPartition, *, has_tier: bool = False) -> LedPartition:
     """Opens a partition of a log directory; for reading only if its log is damaged.
 
-    ``has_tier``: the gateway reads from a tier what the log has there only.
+    ``has_tier``: the gateway reads from a tier the records that the log only has there.
 
-    Raises as :meth:`LogManager.open_log`, but CorruptionError only if nothing can be read.
+    Raises the errors of :meth:`LogManager.open_log`, but CorruptionError only if nothing can be read.
     """
     files = manager.filesystem.status(manager.partition_path(*wanted))  # first: files may be replaced after loading
     try:

@@ -17,20 +17,20 @@ class Pace:
 
     def __init__(self) -> None:
         self.expected = 0  # requests that the next sync should serve
-        self._until_s = 0.0  # it waits no longer
+        self._until_s = 0.0  # the end of the wait
         self._has_waited = False
         self._vain = 0  # waits in a row that ended without all requests
         self._skipped = 0  # syncs that will not wait
 
     def patience_s(self, now_s: float, requests: int) -> float:
-        """Returns how long to wait for more, where ``requests`` are there; 0: the sync should begin."""
+        """Returns how long to wait for more than ``requests`` requests; 0: the sync should begin."""
         if self._skipped or requests >= self.expected or now_s >= self._until_s:
             return 0.0
         self._has_waited = True
         return self._until_s - now_s
 
     def begin(self, requests: int) -> None:
-        """Notes that a sync begins for ``requests``: whether it paid to wait for them."""
+        """Notes that a sync begins for ``requests``, to learn whether the wait paid off."""
         if self._skipped:
             self._skipped -= 1
         elif self._has_waited:

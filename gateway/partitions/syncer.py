@@ -23,25 +23,25 @@ logger = logging.getLogger(__name__)
 
 
 class Call(NamedTuple):
-    """A function to call with the result of a sync, None or its error; ``soon``: of the thread that is to call it."""
+    """A function to call with the result of a sync, None or its error; ``soon`` runs it in its thread."""
 
     function: Callable[[Exception | None], None]
     soon: Soon | None = None
-    requests: int = 1  # that it answers
+    requests: int = 1  # how many requests it answers
 
 
 class Group(NamedTuple):
-    """Appends and changes of a partition that must be synced, and what to call after the sync."""
+    """Appends and changes of a partition that must be synced, and the calls to make after the sync."""
 
     led: FilePartition
     calls: Sequence[Call]
 
 
 class _Inbox:
-    """Groups for the one thread that takes them. It is woken only when as many calls are there as it waits for."""
+    """Groups for the one thread that takes them. It is woken only when it has as many calls as it waits for."""
 
     def __init__(self) -> None:
-        self.calls = 0  # as many as requests, where one call answers several
+        self.calls = 0  # counted by requests, because one call may answer several
         self._groups: list[Group | None] = []
         self._wanted = 1  # calls that the thread waits for
         self._enough = Condition(Lock())
@@ -55,7 +55,7 @@ class _Inbox:
                 self._enough.notify()
 
     def wait(self, calls: int, timeout_s: float | None = None) -> None:
-        """Waits until so many calls are there, or the time is over; None: without end."""
+        """Waits for this many calls, or until the time is over; None: forever."""
         with self._enough:
             self._wanted = calls
             self._enough.wait_for(lambda: self.calls >= calls, timeout_s)
@@ -86,16 +86,16 @@ class Syncer:
         self._inbox.put(group)
 
     def stop(self) -> None:
-        """Does what was given, and ends the thread."""
+        """Completes the queued syncs, and ends the thread."""
         self._inbox.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while self._serve(self._gathered()):  # no variable keeps groups, and with them requests, while it waits
+        while self._serve(self._gathered()):  # no variable may keep groups, and so requests, alive while it waits
             pass
 
     def _gathered(self) -> Sequence[Group | None]:
-        """Waits for a group, and for those that come while it pays to wait for them."""
+        """Waits for a group, and for further ones as long as that pays off."""
         self._inbox.wait(1)
         patience_s = self._pace.patience_s(time.monotonic(), self._inbox.calls)
         if patience_s > 0:
@@ -114,7 +114,7 @@ class Syncer:
             failure = self._synced(led)
             took_s = time.perf_counter() - began_s
             self._observe(took_s)
-            waiting = self._inbox.calls  # before the answers: clients that get them send more
+            waiting = self._inbox.calls  # counted before the answers, because answered clients send more
             self._pace.note(time.monotonic(), took_s, _requests(calls), waiting, alone=len(by_partition) == 1)
             _answer(calls, failure)
             wake = led.wake_if_moved if failure is None else led.wake
@@ -136,7 +136,7 @@ def _requests(calls: Sequence[Call]) -> int:
 
 
 def _answer(calls: Sequence[Call], failure: Exception | None) -> None:
-    """Makes the calls, those of each thread in one turn of it, so that answers of a connection leave together."""
+    """Makes the calls; each thread makes all of its own in one turn, so a connection's answers leave together."""
     by_thread: dict[Soon | None, list[Call]] = {}
     for call in calls:
         by_thread.setdefault(call.soon, []).append(call)
@@ -157,12 +157,12 @@ def call_all(calls: Sequence[Call], failure: Exception | None) -> None:
 
 
 def note_failure(error: Exception, faults: DiskFaults) -> None:
-    """Reports why appends or a sync failed: the disk, once for all, or what is neither of the disk nor of a log."""
+    """Reports why appends or a sync failed: a disk fault once for all, and errors of neither disk nor log."""
     log_unexpected(error)
     faults.failed(error)
 
 
 def log_unexpected(error: Exception | None) -> None:
-    """Logs an error that is neither of the disk nor of a log, and no refusal."""
+    """Logs an unexpected error: neither one of the disk or of a log, nor a refusal."""
     if error is not None and not isinstance(error, (LogStoreError, OSError, RequestError)):
         logger.error("an append failed", exc_info=error)

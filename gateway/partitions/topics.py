@@ -1,4 +1,4 @@
-"""Topics: the topics of the log, as clients see them; read again when the directory's files, or commits, say so."""
+"""Topics: the topics of the log, as clients see them; read again when files or commits have changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TopicInfo(NamedTuple):
     is_internal: bool
 
     def has(self, partition: int) -> bool:
-        """Whether the topic has a partition; ``partitions`` are sorted, and may be many."""
+        """Whether the topic has a partition; ``partitions`` may be many, and are sorted."""
         at = bisect_left(self.partitions, partition)
         return at < len(self.partitions) and self.partitions[at] == partition
 
@@ -46,7 +46,7 @@ class Topics:
         """``manager``: used only here. Raises CorruptionError if ``topics.json`` is damaged."""
         self._manager = manager
         self._hidden = () if manager.bucket is None else COORDINATOR_TOPICS  # commits have what they would hold
-        self._lock = Lock()  # Guards what was read; held while files are read.
+        self._lock = Lock()  # Guards the topics that were read; held while files are read.
         self._topics: Mapping[str, TopicInfo] = {}
         self._names: Mapping[UUID, str] = {}
         self._catalog: Catalog | None = None
@@ -78,7 +78,7 @@ class Topics:
         return self.find(name) if found is None else found
 
     def existence(self) -> Callable[[TopicPartition], bool]:
-        """Returns a function that says whether a partition exists, by one look at the files for all its calls."""
+        """Returns a function that tests whether a partition exists; all its calls share one check of the files."""
         topics = self.all()
 
         def exists(partition: TopicPartition) -> bool:
@@ -121,7 +121,7 @@ class Topics:
             seen = self.changes
             if seen == self._seen:
                 return
-            self._seen = seen  # also if it fails, so that it is tried again when they change
+            self._seen = seen  # even if the read fails, so that it is tried again only when the files change
             self._read()
         except (LogStoreError, OSError) as error:
             logger.error("%s; clients see the topics of the last successful read", error)

@@ -1,5 +1,5 @@
-"""Quotas: what the clients of a user, or with a client id, may ask for per second, and how often an address connects.
+"""Quotas: limits per second for users, client ids and addresses.
 
-``entities`` says whose quota a client has; ``store`` is the file that keeps them; ``throttle`` measures what clients
-send and get, and returns how long each is to wait. It imports ``security`` for its files and users.
+``entities`` finds the quota of a client; ``store`` is the file that keeps quotas; ``throttle`` measures what clients
+send and get, and returns how long each must wait. It imports ``security`` for its files and users.
 """

@@ -1,4 +1,4 @@
-"""Whose a quota is: of a user, of a client id, of both, of an address, or of those that have none of their own.
+"""The owners of quotas: a user, a client id, both, an address, or all clients without a quota of their own.
 
 The order in which a client's quota is found is that of Kafka (``ClientQuotaManager``).
 """
@@ -17,14 +17,14 @@ CONNECTION_CREATION_RATE = "connection_creation_rate"
 OF_CLIENTS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 KEYS = (*OF_CLIENTS, CONNECTION_CREATION_RATE)
 USER, CLIENT_ID, IP = TYPES = ("user", "client-id", "ip")
-DEFAULT = None  # in place of a name: all that have no quota of their own
+DEFAULT = None  # stands in place of a name for all clients without a quota of their own
 
 Name = str | None
 Values = Mapping[str, float]  # by KEYS: bytes, percent of a thread's time, partitions, or connections per second
 
 
 class Entity(NamedTuple):
-    """Whose a quota is, as names by types; no name: the default. It has a user, a client id, both, or an address."""
+    """The owner of a quota, as names by type; no name: the default. It has a user, a client id, both, or an address."""
 
     names: tuple[tuple[str, Name], ...]  # sorted by type
 
@@ -50,7 +50,7 @@ class Component(NamedTuple):
     name: Name
 
     def finds(self, names: Mapping[str, Name]) -> bool:
-        """Whether an entity has such a name."""
+        """Whether the component matches an entity; ``names``: the entity's names, by type."""
         if self.entity_type not in names:
             return False
         name = names[self.entity_type]
@@ -58,7 +58,7 @@ class Component(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The quota of a client: who shares it, and how much per second that is."""
+    """The quota of a client: the clients that share it, and the amount per second."""
 
     shared_by: tuple[Name, Name]  # a user and a client id; None: all of them
     per_second: float
@@ -95,7 +95,7 @@ class Quotas:
 
     @cached_property
     def _keys(self) -> frozenset[str]:
-        """All that have a value; each batch of a turn asks."""
+        """The keys that have a value; cached, because each batch asks."""
         return frozenset(key for each in self.values.values() for key in each)
 
     def find(self, components: list[Component], *, is_strict: bool) -> Iterator[tuple[Entity, Values]]:

@@ -22,7 +22,10 @@ class QuotaStore:
     """The quotas in force. For any thread. A change by :meth:`change` holds here before it returns."""
 
     def __init__(self, path: str, now_s: Callable[[], float] = time.monotonic) -> None:
-        """``path``: "" for none; then there are no quotas. Raises OSError, and InvalidConfigError for another file."""
+        """``path``: "" for no file, and no quotas.
+
+        Raises OSError, and InvalidConfigError if it is not a file of quotas.
+        """
         form: Form[Mapping[Entity, Values]] = Form(VERSION, {}, _read, _written)
         self._file = KeptFile(path, "quotas", form) if path else None
         self._current = Quotas({} if self._file is None else self._file.content)
@@ -47,7 +50,7 @@ class QuotaStore:
     def change(self, changes: Changes) -> None:
         """Sets and removes quotas; this is synced on return.
 
-        Raises as KeptFile.change, and PolicyViolationError if there are too many entities.
+        Raises the errors of KeptFile.change, and PolicyViolationError if there are too many entities.
         """
         assert self._file is not None  # the caller has asked
         with self._looks.lock:

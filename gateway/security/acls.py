@@ -20,7 +20,7 @@ _HOSTS_KNOWN = 10_000
 class _Code(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> Self:
-        return cls(0)  # as Kafka, which calls all other numbers UNKNOWN
+        return cls(0)  # Kafka, too, calls all other numbers UNKNOWN
 
 
 class ResourceType(_Code):
@@ -37,7 +37,7 @@ class ResourceType(_Code):
 
 
 class PatternType(_Code):
-    """How a name of a resource is meant; ANY and MATCH are for filters."""
+    """How the name of a resource is matched; ANY and MATCH are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -102,7 +102,7 @@ class Acl:
 
     @property
     def is_allowing(self) -> bool:
-        """Whether it allows; if not, it denies."""
+        """Whether it allows; otherwise it denies."""
         return self.permission_type is PermissionType.ALLOW
 
     @property
@@ -122,7 +122,7 @@ class Acl:
         )
 
     def problem(self) -> str | None:
-        """Returns why it cannot be kept; None if it can (``AclControlManager.validateNewAcl``)."""
+        """Returns why the ACL is invalid; None if it is valid (``AclControlManager.validateNewAcl``)."""
         kind, how, name = self.pattern
         problems = (
             (kind <= ResourceType.ANY, f"Invalid resourceType {kind.name}"),
@@ -152,7 +152,7 @@ class FileAcl(Acl):
 
 @dataclass(frozen=True)
 class AclFilter:
-    """Which ACLs are asked for; None: all principals, hosts or names."""
+    """A filter of ACLs; None: all principals, hosts or names."""
 
     resource_type: ResourceType
     pattern_type: PatternType
@@ -163,12 +163,12 @@ class AclFilter:
     permission_type: PermissionType
 
     def problem(self) -> str | None:
-        """Returns why nothing can be found by this filter; None if something can."""
+        """Returns why this filter can match nothing; None if it can match."""
         codes = self.resource_type, self.pattern_type, self.operation, self.permission_type
         return "the filter has an unknown element" if 0 in codes else None
 
     def matches(self, acl: Acl) -> bool:
-        """Whether an ACL is asked for (``AclBindingFilter.matches``)."""
+        """Whether an ACL matches (``AclBindingFilter.matches``)."""
         return (
             self._matches_pattern(acl.pattern)
             and self.principal in (None, acl.principal)

@@ -17,7 +17,10 @@ Acls = Sequence[Acl]
 
 
 def acls_file(path: str) -> KeptFile[Acls]:
-    """Returns the file of ACLs at ``path``. Raises as KeptFile; a change, PolicyViolationError if it is too large."""
+    """Returns the file of ACLs at ``path``.
+
+    Raises the errors of KeptFile; a change also raises PolicyViolationError if the file becomes too large.
+    """
     return KeptFile(path, "ACLs", Form(VERSION, (), lambda document: tuple(map(_read, document["acls"])), _written))
 
 

@@ -15,13 +15,13 @@ _KEYS = ("stored key", "server key")
 
 
 class Decoys:
-    """Makes credentials that no password fits: always the same one for a name, as for a user that exists."""
+    """Makes credentials that no password fits; like for a real user, a name always has the same one."""
 
     def __init__(self, secret: bytes, users: Mapping[str, Mapping[str, Credential]]) -> None:
-        """``secret``: without it, nobody can tell a made-up salt from a stored one. ``users``: those that exist.
+        """``secret``: keeps others from distinguishing a made-up salt from a stored one. ``users``: the existing users.
 
         Made-up credentials have the number of iterations and the length of the salt that most users have: clients
-        choose the salts of passwords that they set, and not all choose the same length.
+        choose the salts when they set passwords, and choose different lengths.
         """
         self._secret = secret
         self._shapes = {mechanism: _most_common_shape(mechanism, users) for mechanism in HASHES}

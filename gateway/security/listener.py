@@ -24,12 +24,12 @@ from .users import UsersFile
 class Security:
     """TLS, logins, and rules."""
 
-    users: UsersFile | None  # for listeners with SASL; None: nobody has a password
+    users: UsersFile | None  # the users file for listeners with SASL; None: no user has a password
     mechanisms: Sequence[str]
     rules: RuleStore | None  # None: everyone may do everything
     login_lasts_s: float = inf
     remembered: RememberedPasswords = field(default_factory=RememberedPasswords)
-    tokens: Tokens | None = None  # of OAUTHBEARER; None: nobody logs in by it
+    tokens: Tokens | None = None  # checks the tokens of OAUTHBEARER; None: not enabled
     principal_rules: PrincipalRules = field(default_factory=lambda: PrincipalRules("DEFAULT"))
 
     def session(self, certificate: Mapping[str, Any] | None, host: str, *, logs_in: bool) -> Session:
@@ -46,17 +46,17 @@ class Security:
         return Session(ANONYMOUS if subject is None else f"User:{self.principal_rules.name(subject)}", host=host)
 
     def start(self) -> None:
-        """Reads the keys for tokens, and starts to follow them."""
+        """Reads the keys for tokens, and starts to follow their changes."""
         if self.tokens is not None:
             self.tokens.start()
 
     def stop(self) -> None:
-        """Ends that."""
+        """Stops following the keys."""
         if self.tokens is not None:
             self.tokens.stop()
 
 
-# What a listener may have of its own, which clients may change: these with ``listener.name.<listener>.`` before them.
+# Settings that clients may change for one listener, with ``listener.name.<listener>.`` in front of the name.
 LISTENER_KEYS = ("ssl.keystore.location", "ssl.truststore.location", "ssl.client.auth", "ssl.enabled.protocols")
 _PREFIX = "listener.name."
 
@@ -68,14 +68,17 @@ def listener_setting(name: str) -> tuple[str, str] | None:
 
 
 def own_tls_settings(settings: Mapping[str, str], listener: str) -> dict[str, str]:
-    """Returns what ``settings`` have for a listener alone, by names without the listener."""
+    """Returns the ``settings`` of one listener, by their names without the listener's."""
     prefix = f"{_PREFIX}{listener.lower()}."
     found = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
     return {name: value for name, value in found.items() if name in LISTENER_KEYS}
 
 
 def made_tls(config: GatewayConfig) -> ssl.SSLContext:
-    """Returns the TLS of listeners with these settings. Raises InvalidConfigError for files that cannot be used."""
+    """Returns the TLS contexts of listeners with these settings.
+
+    Raises InvalidConfigError for files that cannot be used.
+    """
     return tls_context(
         keystore=config.ssl_keystore_location,
         key_password=config.ssl_key_password,
@@ -117,7 +120,7 @@ def made_security(config: GatewayConfig) -> Security:
 
 
 def _check_users(users: UsersFile) -> None:
-    """Reads the file, so that a mistake is reported at the start."""
+    """Reads the users file, so that a mistake is reported at the start."""
     try:
         users.read()
     except FileNotFoundError:

@@ -13,7 +13,7 @@ _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")  # the first takes half the tim
 
 
 class RememberedPasswords:
-    """The last right password of each user, so that it need not be hashed thousands of times at the next login.
+    """The last correct password of each user, so that the next login need not hash it thousands of times.
 
     It is remembered as a hash with a key that only this object has, and only as long as the stored credential stays.
     For any thread.
@@ -24,12 +24,12 @@ class RememberedPasswords:
         self._found: dict[str, tuple[Credential, bytes]] = {}
 
     def knows(self, user: str, credential: Credential, password: str) -> bool:
-        """Whether this password was right for the credential; if not, it may still be right."""
+        """Whether this password is remembered as correct for the credential; if not, it may still be correct."""
         stored, digest = self._found.get(user, (None, b""))
         return stored == credential and hmac.compare_digest(digest, self._hashed(password))
 
     def remember(self, user: str, credential: Credential, password: str) -> None:
-        """Remembers that a password is right."""
+        """Remembers that a password is correct."""
         self._found[user] = credential, self._hashed(password)
 
     def _hashed(self, password: str) -> bytes:
@@ -76,13 +76,13 @@ class PlainExchange:
         """
         (mechanism, credential), (user, password, _) = self._stored(), self._claim
         if not self._is_remembered(credential):
-            if not has_password(mechanism, credential, password):  # which takes as long for a decoy
+            if not has_password(mechanism, credential, password):  # a decoy takes the same time
                 raise LoginError(WRONG)
             self._remembered.remember(user, credential, password)
         return self._accepted()
 
     def _stored(self) -> tuple[str, Credential]:
-        """Returns the first credential that is the user's own; a decoy for a user that does not exist."""
+        """Returns the user's first stored credential; a decoy for a user that does not exist."""
         found = [(mechanism, self._find(self._claim.user, mechanism)) for mechanism in _MECHANISMS]
         return next((each for each in found if not each[1].is_decoy), found[0])
 

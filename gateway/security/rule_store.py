@@ -1,7 +1,7 @@
 """RuleStore: the rules in force, from the file of rules and the file of ACLs.
 
-People write the first, and the gateway the second: so no request ever rewrites what a person wrote, with its comments
-and its order (``docs/decisions/acls_beside_rules.md``).
+Administrators write the first, the gateway writes the second; so no request ever rewrites a file that a person wrote,
+with its comments and order (``docs/decisions/acls_beside_rules.md``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .acls_file import Acls, acls_file
 from .rules import Rule, Rules, parse_rules
 from .whole_file import Looks, Watched
 
-ACLS_ENDING = ".acls.json"  # of the file of ACLs, after the name of the file of rules
+ACLS_ENDING = ".acls.json"  # suffix of the ACLs file, after the name of the rules file
 
 
 class RuleStore:
@@ -51,13 +51,13 @@ class RuleStore:
         return self._current
 
     def create(self, acls: Iterable[Acl]) -> None:
-        """Adds ACLs, which have no problem; they are synced and in force on return. Raises as KeptFile.change."""
+        """Adds valid ACLs; they are synced and in force on return. Raises the errors of KeptFile.change."""
         self._change(lambda before: tuple(dict.fromkeys([*before, *acls])))
 
     def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
-        """Deletes ACLs; this is synced and in force on return. Returns those that each filter has found.
+        """Deletes ACLs; this is synced and in force on return. Returns the matches of each filter.
 
-        Those of the file of rules, :class:`FileAcl`, are found and stay. Raises as KeptFile.change.
+        Entries of the rules file, :class:`FileAcl`, are found but stay. Raises the errors of KeptFile.change.
         """
         found: list[list[Acl]] = []
 

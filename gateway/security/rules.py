@@ -1,7 +1,7 @@
 """Rules: what each user may do; a rule that denies takes precedence over all that allow.
 
-Rules are those of a TOML file, and ACLs that clients created. What they mean is what ``StandardAuthorizer`` makes of
-ACLs (``StandardAuthorizerData``, ``Authorizer.authorizeByResourceType``).
+Rules are those of a TOML file, and ACLs that clients created. They have the meaning that ``StandardAuthorizer`` gives
+to ACLs (``StandardAuthorizerData``, ``Authorizer.authorizeByResourceType``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .acls import (
 
 REMEMBERED_MAX = 10_000
 _REMEMBERED_CHARACTERS_MAX = (
-    249  # of a name: the longest of a topic; the client chooses the others, and they take memory
+    249  # the limit of a name: a topic's longest; clients choose the other names, which take memory
 )
 USER = "User:"
 _UNUSED_NAME = "hardcode"  # of ``Authorizer.authorizeByResourceType``
@@ -61,7 +61,7 @@ class Resource(StrEnum):
 ALL = "all"
 _CODES = {each: AclOperation[each.name] for each in Operation}
 _TYPES = {each: ResourceType[each.name] for each in Resource}
-_INCLUDED = {  # an operation is allowed with any of these; all are denied each by itself
+_INCLUDED = {  # any of these allows the operation, too; each is denied only by itself
     Operation.DESCRIBE: (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
 }
@@ -104,7 +104,7 @@ class Rule:
 
     @property
     def is_allowing(self) -> bool:
-        """Whether it allows; if not, it denies."""
+        """Whether it allows; otherwise it denies."""
         return self.permission_type is PermissionType.ALLOW
 
     def covers(self, client: Client) -> bool:
@@ -113,7 +113,7 @@ class Rule:
         return any(user.startswith(each[:-1]) if each.endswith("*") else user == each for each in self.users)
 
     def acls(self) -> Iterator[FileAcl]:
-        """Yields what the rule says as ACLs, one for each user, operation and pattern."""
+        """Yields the rule as ACLs, one for each user, operation and pattern."""
         for pattern in self.patterns:
             for user in self.users:
                 for operation in sorted(self.operations):
@@ -157,7 +157,7 @@ class Rules:
     ) -> None:
         """``super_users``: principals that may do everything.
 
-        ``allows_without_acls``: whether everyone may use a resource that no rule and no ACL is about
+        ``allows_without_acls``: whether everyone may use a resource without any rule or ACL
         (``allow.everyone.if.no.acl.found``).
         """
         self._rules, self._acls, self._super_users = rules, acls, super_users
@@ -207,8 +207,8 @@ class Rules:
     def _allows_some(self, client: Client, operation: Operation, kind: ResourceType) -> bool:
         """Whether a client may do this with at least one resource, which need not exist.
 
-        An allowed pattern counts unless what is denied includes all of it. As in Kafka, a name that nobody uses stands
-        for resources without rules.
+        An allowed pattern counts unless denied patterns cover all of it. As in Kafka, an unused name stands for
+        resources without rules.
         """
         if self._decides_about(client, operation, kind, _UNUSED_NAME):
             return True

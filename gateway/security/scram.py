@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-ITERATIONS = ITERATIONS_MIN = 4096  # of RFC 7677 and of Kafka; clients refuse fewer
+ITERATIONS = ITERATIONS_MIN = 4096  # the minimum in RFC 7677 and Kafka; clients refuse fewer
 SALT_BYTES = 20
 NONCE_BYTES = 24
 
@@ -28,20 +28,20 @@ class LoginError(Exception):
     """A login failed. The message is Kafka's; it has no secret and does not reveal whether the user exists."""
 
     def __init__(self, message: str, why: str = "") -> None:
-        """``why``: more, for the log alone."""
+        """``why``: details for the log alone."""
         super().__init__(message)
         self.why = why
 
 
 @dataclass(frozen=True)
 class Credential:
-    """What is stored for a password and one mechanism. A client cannot log in with it."""
+    """The stored form of a password for one mechanism. A client cannot log in with it."""
 
     salt: bytes = field(repr=False)
     iterations: int
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
-    is_decoy: bool = False  # of a user that does not exist: no password fits it
+    is_decoy: bool = False  # for a user that does not exist: no password fits it
 
 
 class Finding(Protocol):
@@ -109,7 +109,7 @@ class ScramExchange:
         self._name = _unescaped(found["name"])
         if found["authzid"] not in (None, found["name"]):
             raise LoginError(OTHER_ID)
-        credential = self._find(self._name, self._mechanism)  # a decoy is refused by the proof, as a wrong password is
+        credential = self._find(self._name, self._mechanism)  # the proof refuses a decoy, like a wrong password
         self._head, self._nonce = found["head"], found["nonce"] + secrets.token_urlsafe(NONCE_BYTES)
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={credential.iterations}"

@@ -21,7 +21,7 @@ class Stage(Enum):
 
     HANDSHAKE = auto()  # the client is to name a mechanism
     TOKENS = auto()  # it proves itself by SaslAuthenticate requests
-    RAW_TOKENS = auto()  # it does so by frames without headers, as after version 0 of SaslHandshake
+    RAW_TOKENS = auto()  # tokens come in frames without headers, as after version 0 of SaslHandshake
     DONE = auto()
 
 
@@ -41,12 +41,12 @@ class Session:
     ) -> None:
         """``principal``: the user, if no login is needed; None: the client must log in by one of ``mechanisms``.
 
-        ``find`` finds passwords, ``tokens`` checks tokens. ``host``: the client's address. ``lasts_s``: for how long a
-        login is valid; one by a token ends with the token, too.
+        ``find`` finds passwords, ``tokens`` checks tokens. ``host``: the client's address. ``lasts_s``: how long a
+        login is valid; a login by a token also ends with the token.
         """
         self.client = Client(ANONYMOUS if principal is None else principal, host)
         self.stage = Stage.HANDSHAKE if principal is None else Stage.DONE
-        self.mechanisms, self.lasts_s = mechanisms, lasts_s  # lasts_s: of this login, once it is complete
+        self.mechanisms, self.lasts_s = mechanisms, lasts_s  # how long this login is valid, once it is complete
         self._longest_s, self._tokens = lasts_s, tokens
         self._find, self._remembered = find, remembered or RememberedPasswords()
         self._exchange: PlainExchange | ScramExchange | BearerExchange | None = None
@@ -65,12 +65,12 @@ class Session:
 
     @property
     def may_log_in(self) -> bool:
-        """Whether a login may begin: the first one, or another one where logins expire."""
+        """Whether a login may begin: the first one, or a later one if logins expire."""
         return self.stage is Stage.HANDSHAKE or (self.stage is Stage.DONE and self._expires_s < inf)
 
     @property
     def claimed_user(self) -> str:
-        """The user that the client says it is, whose password :meth:`check` checks; empty before it has named one."""
+        """The user that the client claims to be, whose password :meth:`check` checks; empty before it has named one."""
         return "" if self._exchange is None else self._exchange.claimed_user
 
     def begin(self, mechanism: str, *, is_raw: bool) -> bool:
@@ -94,7 +94,7 @@ class Session:
     def answer(self, token: bytes) -> bytes | None:
         """Returns the answer to a client's token, None if :meth:`check` must answer.
 
-        After the last one, :attr:`stage` is DONE. Raises LoginError.
+        After the last token, :attr:`stage` is DONE. Raises LoginError.
         """
         if self._exchange is None:
             raise LoginError("the login has not begun: no mechanism was chosen")

@@ -33,7 +33,7 @@ class UsersFile:
         self._users: Users = {}
         self._own_secret = secrets.token_bytes(SECRET_BYTES)  # for a file without one
         self._decoys = Decoys(self._own_secret, {})
-        self._seen: Stamp | None = None  # what the file was when it was read
+        self._seen: Stamp | None = None  # the state of the file when it was read
 
     def find(self, user: str, mechanism: str) -> Credential:
         """Returns the stored credential; a decoy if there is no such user. Raises what :meth:`read` raises."""
@@ -53,7 +53,7 @@ class UsersFile:
         return self._load()[0]
 
     def _load(self) -> tuple[Users, bytes]:
-        """Returns all users, and the secret for decoys; none in a file that was written before there were any."""
+        """Returns all users, and the secret for decoys; the secret is missing in files from before decoys existed."""
         with open(self.path, encoding="utf-8") as file:
             text = file.read()
         try:
@@ -93,9 +93,9 @@ class UsersFile:
 
     @contextmanager
     def changing(self) -> Iterator[dict[str, Mapping[str, Credential]]]:
-        """Yields the users for changes, then replaces the file if there are some; it is synced then.
+        """Yields the users for changes, then replaces the file if anything changed; it is synced then.
 
-        Raises as :meth:`read`, but a missing file has no users.
+        Raises the errors of :meth:`read`, but a missing file has no users.
         """
         with locked(self.path):
             found, secret = self._load() if os.path.exists(self.path) else ({}, b"")

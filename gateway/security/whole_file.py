@@ -16,7 +16,7 @@ from ...storage import InvalidConfigError, LocalFileSystem
 T = TypeVar("T")
 
 _OWNER_ONLY = 0o600
-LOOK_S = 0.5  # how often files are checked for changes: those of other nodes are in force within a second
+LOOK_S = 0.5  # how often files are checked, so that changes by other nodes are in force within a second
 
 Stamp = tuple[int, int, int]
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def stamp(path: str) -> Stamp | None:
-    """Returns what changes whenever the file is replaced; None if it does not exist. Raises other OSErrors."""
+    """Returns a value that changes whenever the file is replaced; None if it does not exist. Raises other OSErrors."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def stamp(path: str) -> Stamp | None:
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Holds the lock for changes of a file, against all processes; waits for it."""
+    """Holds the lock for changes of a file, which excludes all other processes; waits for it."""
     lock_path = path + ".lock"
     os.close(_private(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
     lock = LocalFileSystem().lock(lock_path)
@@ -85,14 +85,14 @@ class Watched(Generic[T]):
     """A file's content, read again when it has changed."""
 
     def __init__(self, path: str, read: Callable[[], T], what: str) -> None:
-        """``what`` the file has, for the log, such as rules. Raises what ``read`` raises."""
+        """``what``: a name for the file's content in the log, such as rules. Raises the errors of ``read``."""
         self.path, self._read, self._what = path, read, what
         self.seen: Stamp | None = stamp(path)  # before it is read
         self.content = read()
         self._reported = ""
 
     def look(self) -> bool:
-        """Reads the file if it has changed; returns whether it has. One that cannot be used changes nothing."""
+        """Reads the file if it has changed; returns whether it has. A file that cannot be used changes nothing."""
         try:
             found = stamp(self.path)
             if found == self.seen:
@@ -107,14 +107,14 @@ class Watched(Generic[T]):
         return True
 
     def _report(self, problem: str) -> None:
-        """Logs a problem once, though it is met at each look."""
+        """Logs a problem once, although each check finds it."""
         if problem != self._reported:
             self._reported = problem
             logger.error("the new %s are not used, the old ones stay: %s", self._what, problem)
 
 
 class Form(NamedTuple, Generic[T]):
-    """How a file has its content, as JSON with a version."""
+    """The encoding of a file's content, as JSON with a version."""
 
     version: int
     empty: T  # the content of a missing file
@@ -126,7 +126,10 @@ class KeptFile(Watched[T]):
     """A file that the gateway writes for its clients; all nodes over a log share it. Missing until the first change."""
 
     def __init__(self, path: str, what: str, form: Form[T]) -> None:
-        """``what`` it has, such as ACLs. Raises OSError, and InvalidConfigError if it is another file."""
+        """``what``: a name for the content, such as ACLs.
+
+        Raises OSError, and InvalidConfigError if it is another kind of file.
+        """
         self._form = form
         super().__init__(path, lambda: self._read_form(path, what), what)
 
@@ -145,8 +148,8 @@ class KeptFile(Watched[T]):
     def change(self, change: Callable[[T], T]) -> None:
         """Replaces the content by what ``change`` returns for it; it is synced on return.
 
-        Raises OSError, InvalidConfigError if the file is another one, or was there and is missing now, with what it
-        had, and what ``change`` and the form raise; then nothing is written.
+        Raises OSError, the errors of ``change`` and of the form, and InvalidConfigError if the file is of another kind,
+        or has disappeared. Then nothing is written.
         """
         with locked(self.path):
             if self.seen is not None and stamp(self.path) is None:
@@ -161,14 +164,14 @@ class KeptFile(Watched[T]):
 
 
 class Looks:
-    """Says when watched files are looked at: twice a second, in one thread, and not while ``lock`` is held."""
+    """Decides when watched files are checked: twice per second, by one thread, and not while ``lock`` is held."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.lock = Lock()  # of those who change the files
         self._now_s, self._at_s = now_s, now_s() + LOOK_S
 
     def run(self, look: Callable[[], None]) -> None:
-        """Calls ``look`` if it is time."""
+        """Calls ``look`` if a check is due."""
         if self._now_s() >= self._at_s and self.lock.acquire(blocking=False):
             try:
                 look()

@@ -1,4 +1,4 @@
-"""Answers: collects several answers, which arrive in any order and from any thread; asks for many in turns."""
+"""Answers: collects answers that arrive in any order and from any thread; asks for many items in turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 C = TypeVar("C")
 
 A_TURN = 100  # items that are asked for together, before others have their turn
-A_FEW = 10  # items; who asks for more is patient: others, who ask for few, go first
+A_FEW = 10  # requests with more items are patient: requests with few items go first
 
 
 def gathering(count: int, done: Callable[[list[T]], None]) -> Callable[[int, T], None]:
@@ -49,8 +49,8 @@ class Turns(Generic[C, Item, T]):
         """``run`` queues a task in the thread, which gets an object that only the thread may use.
 
         Its second argument: whether the task is patient (:meth:`Worker.run_patient`).
-        ``ask`` is called there with that object, an item, and what to call with the answer. ``done`` is called with
-        all answers, in the order of the items, where the last one arrives.
+        ``ask`` is called there with that object, an item, and a function that takes the answer. ``done`` is called with
+        all answers, in the order of the items, in the thread where the last one arrives.
         """
         self._run, self._items, self._ask, self._done = run, items, ask, done
         self._answers: list[T] = []

@@ -1,4 +1,4 @@
-"""Counted: what many clients can cause, such as failed logins: logged at once, and then as a count."""
+"""Counted: events that many clients can cause, such as failed logins, are logged at once, and then as a count."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from .said import Said
 from .worker import Task, Timer, Worker
 
-D = TypeVar("D")  # what reads and writes; it belongs to the thread of the disk
+D = TypeVar("D")  # the object that reads and writes; it belongs to the thread of the disk
 D_co = TypeVar("D_co", covariant=True)
 W = TypeVar("W")  # one write
 T = TypeVar("T")
@@ -84,15 +84,15 @@ class Store(ABC, Generic[D, W]):
     """Reads and writes in the thread of the disk, and answers in the coordinator's.
 
     Pending writes are written together. If the disk cannot be opened, questions and writes are answered with that
-    error. Errors that are no refusals are logged, each kind once. Methods are for the coordinator's thread.
+    error. Errors other than refusals are logged, each kind once. Methods are for the coordinator's thread.
     """
 
-    WHAT = "a coordinator's disk"  # that failed, for the log
+    WHAT = "a coordinator's disk"  # the name of what failed, for the log
 
     def __init__(self, disk: Disk[D], home: Home) -> None:
         self._disk, self._home, self._said = disk, home, Said(logger)
         self._waiting: list[W] = []
-        # Those that wait, and may be answered from one look, by whether they are patient.
+        # Waiting questions that one read may answer, by whether they are patient.
         self._looks: dict[bool, list[_Look[D]] | None] = {True: None, False: None}
         self._guard = Lock()
         self._using = Lock()  # held while something uses the disk
@@ -107,7 +107,7 @@ class Store(ABC, Generic[D, W]):
             try:
                 with self._using:
                     answer = question(self._disk.opened)
-            except Exception as error:  # of the disk, or ours
+            except Exception as error:  # an error of the disk or a bug
                 self._note(error)
                 self._home.run(partial(failed, error))
             else:
@@ -116,10 +116,10 @@ class Store(ABC, Generic[D, W]):
         self._disk.run(run)
 
     def look(self, question: Callable[[D], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
-        """As :meth:`ask`, for a question that only reads; those that wait share one look at what is read.
+        """Like :meth:`ask`, for a question that only reads; waiting questions share one read of the log.
 
-        One request may name thousands of groups, and a look may cost a request to an object store. What a patient task
-        of the coordinator asks is patient, too: it runs after what others ask.
+        One request may name thousands of groups, and a read may cost a request to an object store. A question of a
+        patient task is patient, too: it runs after the questions of others.
         """
         is_patient = self._home.is_patient
         with self._guard:
@@ -133,7 +133,7 @@ class Store(ABC, Generic[D, W]):
             run(partial(self._look, looks))
 
     def _end_looks(self) -> None:
-        """Has later questions begin another look, after what is to be written now."""
+        """Makes later questions read again, after the pending writes."""
         self._looks = {True: None, False: None}
 
     def _look(self, looks: list[_Look[D]]) -> None:
@@ -146,7 +146,7 @@ class Store(ABC, Generic[D, W]):
             with self._using, self._one_look(self._disk.opened) as disk:
                 for question, done, failed in looks:
                     answers.append(self._answered(disk, question, done, failed))
-        except Exception as error:  # of the disk, or ours
+        except Exception as error:  # an error of the disk or a bug
             self._note(error)
             answers += [partial(failed, error) for _, _, failed in looks[len(answers) :]]
         self._home.run(partial(_call_all, answers))
@@ -156,13 +156,13 @@ class Store(ABC, Generic[D, W]):
     ) -> Task:
         try:
             answer = question(disk)
-        except Exception as error:  # of the disk, or ours
+        except Exception as error:  # an error of the disk or a bug
             self._note(error)
             return partial(failed, error)
         return partial(_pass, answer, done, failed)
 
     def _one_look(self, disk: D) -> AbstractContextManager[D]:
-        """Within it, the disk may keep what it has read, for nothing is written."""
+        """Within the block, the disk may keep what it has read, because nothing is written."""
         return nullcontext(disk)
 
     def _put(self, write: W) -> None:
@@ -175,25 +175,25 @@ class Store(ABC, Generic[D, W]):
             self._begin_flush()
 
     def _begin_flush(self) -> None:
-        """Has the pending writes written soon."""
+        """Schedules the pending writes."""
         self._disk.run(self._flush)
 
     def _flush_first(self) -> None:
-        """Has the pending writes written before what is asked next."""
+        """Schedules the pending writes before the next question."""
 
     def _taken(self) -> list[W]:
-        """Takes the pending writes."""
+        """Removes the pending writes and returns them."""
         with self._guard:
             writes, self._waiting = self._waiting, []
         return writes
 
     def _flush(self) -> None:
         errors: Sequence[Exception | None]
-        with self._using:  # before they are taken, so that another thread that uses the disk writes none before them
+        with self._using:  # acquired before the writes are taken, so that no other thread writes later ones first
             writes = self._taken()
             try:
                 errors = self._write(self._disk.opened, writes) if writes else ()
-            except Exception as error:  # of the disk, or ours: each client gets an answer
+            except Exception as error:  # an error of the disk or a bug: each client gets an answer
                 errors = [error] * len(writes)
         for each in errors:
             if each is not None:
@@ -201,7 +201,7 @@ class Store(ABC, Generic[D, W]):
         self._home.run(partial(self._answer_all, writes, errors))
 
     def _answer_all(self, writes: Sequence[W], errors: Sequence[Exception | None]) -> None:
-        """Answers in one turn of the coordinator's thread: to wake it for each takes longer than an answer."""
+        """Answers in one turn of the coordinator's thread, because waking it for each takes longer than an answer."""
         for write, failure in zip(writes, errors, strict=True):
             try:
                 self._answer(write, failure)
@@ -209,12 +209,12 @@ class Store(ABC, Generic[D, W]):
                 logger.exception("an answer failed")
 
     def _note(self, error: Exception) -> None:
-        """Logs an error at once, for its cause stays until somebody reads of it; requests only get its code."""
+        """Logs an error at once, because its cause stays until an administrator sees it; requests only get its code."""
         if self._is_fault(error):
             self._said.log(self.WHAT, error)
 
     def _is_fault(self, error: Exception) -> bool:
-        """Whether an error must be logged; False: it only answers a request that is refused."""
+        """Whether an error must be logged; False if it only refuses a request."""
         return True
 
     @abstractmethod

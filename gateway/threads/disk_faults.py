@@ -11,7 +11,7 @@ from threading import Lock
 from .repeats import Repeats
 
 AGAIN_S = 600.0  # a fault that is still there is logged again
-QUIET_S = 2.0  # without a failure, before the disk counts as working: clients try again within a second
+QUIET_S = 2.0  # the disk counts as working after this long without a failure; clients try again within a second
 _REASONS = {
     errno.ENOSPC: ("the disk of %s is full", "there is space"),
     errno.EDQUOT: ("the quota of %s is used up", "there is space"),
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class DiskFaults:
-    """What fails on the disk of a log directory. For any thread."""
+    """The faults of a log directory's disk. For any thread."""
 
     def __init__(self, directory: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self._directory, self._now_s = directory, now_s
-        self._lock = Lock()  # of both below, so that no failure comes between a look and the line about the end
+        self._lock = Lock()  # guards both below, so that no failure comes between a check and the line about the end
         self._repeats = Repeats(AGAIN_S, now_s)  # by the number of the error
         self._last_s = 0.0  # of all failures
 
     def failed(self, error: BaseException | None) -> None:
-        """Notes an error; logs it if it is of the disk, and new. Does nothing for other errors, and None."""
+        """Notes an error; logs it if it is a new one of the disk. Does nothing for other errors and None."""
         number = _number_of(error)
         if number not in _REASONS:
             return

@@ -15,21 +15,21 @@ logger = logging.getLogger(__name__)
 
 
 class FairTask(NamedTuple):
-    """A task, and what is called instead if there is no place for it any longer."""
+    """A task, and a function that is called instead if the task is dropped."""
 
     run: Task
     drop: Task
 
 
 class FairWorker:
-    """Runs first a task of the owner with the fewest, and the newest of an owner's tasks first.
+    """Runs tasks of the owner with the fewest first, and of one owner the newest first.
 
-    A crowd that gives tasks faster than they can be run would otherwise make everyone wait for the whole queue; this
-    way the oldest tasks of the owner with the most wait, and are dropped when there are more than there are places.
+    Otherwise owners that add tasks faster than they run would make everyone wait for the whole queue. This way, the
+    oldest tasks of the owner with the most wait, and are dropped when there are too many.
     """
 
     def __init__(self, name: str, places: int) -> None:
-        """``places``: the tasks that may wait."""
+        """``places``: how many tasks may wait."""
         self._places = places
         self._waiting: dict[Hashable, deque[tuple[int, FairTask]]] = {}
         self._count = self._number = 0

@@ -1,7 +1,7 @@
-"""KeptThread: a thread that no error ends. And what is known of all threads: which run, and how often one failed.
+"""KeptThread: a thread that survives errors. Also the state of all threads: which run, and how often each failed.
 
-A gateway whose appender, or whose network thread, has ended in silence looks alive and answers nothing. So every
-thread of the gateway is one of these: what runs in it is called again after an error, which is logged and counted.
+If an appender or a network thread ended in silence, the gateway would look alive and answer nothing. So every thread of
+the gateway is a KeptThread: after an error, which is logged and counted, its function is called again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from weakref import WeakSet
 
 from .said import Said
 
-PAUSE_S, PAUSE_MAX_S = 0.1, 10.0  # before it runs again: after a first error, and at most
-TRIES_AT_THE_END = 3  # a thread that is to end, and fails, is given up
+PAUSE_S, PAUSE_MAX_S = 0.1, 10.0  # pauses before it runs again: after the first error, and at most
+TRIES_AT_THE_END = 3  # a thread that must end, but keeps failing, is given up
 
 logger = logging.getLogger(__name__)
 _said = Said(logger)
@@ -43,9 +43,9 @@ class KeptThread:
             _KNOWN.add(self)
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Waits until the function returns, which the caller has asked it to do. No-op if it was not started.
+        """Waits until the function returns; the caller has asked it to end. No-op if the thread was not started.
 
-        ``timeout_s``: for so long; None: without end.
+        ``timeout_s``: how long to wait; None: forever.
         """
         self._is_ending.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
@@ -62,7 +62,7 @@ class KeptThread:
 
     @property
     def is_well(self) -> bool:
-        """Whether it runs, or has ended as it was to; False while it pauses after an error."""
+        """Whether it runs, or has ended on request; False while it pauses after an error."""
         return not self._is_failing
 
     def _run(self) -> None:
@@ -71,7 +71,7 @@ class KeptThread:
             try:
                 self._run_once()
                 return
-            except BaseException as error:  # of ours, or the system's: no descriptor, no memory
+            except BaseException as error:  # a bug, or an error of the system: no descriptor, no memory
                 _failed(self.name, "is started again", error)
             self._is_failing = True
             self._is_ending.wait(pause_s)
@@ -81,7 +81,10 @@ class KeptThread:
 
 
 def run_apart(name: str, task: Callable[[], None]) -> None:
-    """Runs ``task`` once in a thread of its own; an error is logged and counted. Raises RuntimeError without room."""
+    """Runs ``task`` once in a thread of its own; an error is logged and counted.
+
+    Raises RuntimeError if the system has no room for a thread.
+    """
 
     def run() -> None:
         try:
@@ -92,7 +95,7 @@ def run_apart(name: str, task: Callable[[], None]) -> None:
     Thread(target=run, name=name, daemon=True).start()
 
 
-# What is known of all threads of this process
+# The state of all threads of this process
 
 _KNOWN: WeakSet[KeptThread] = WeakSet()
 _failures: Counter[str] = Counter()

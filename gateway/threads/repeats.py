@@ -1,4 +1,4 @@
-"""Repeats: when to log what happens again and again."""
+"""Repeats: when to log an event that happens again and again."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ KINDS_MAX = 1000
 
 
 class Repeats:
-    """Says of each kind of event when to log it: at once, and then at most every ``again_s``. For any thread."""
+    """Decides when to log each kind of event: at once, and then at most every ``again_s``. For any thread."""
 
     def __init__(self, again_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._again_s, self._now_s = again_s, now_s
         self._lock = Lock()  # Guards the kinds.
-        self._kinds: dict[object, tuple[float, int]] = {}  # when each was logged, and how often it came since
+        self._kinds: dict[object, tuple[float, int]] = {}  # when each kind was logged, and how often it has come since
 
     def __len__(self) -> int:
         return len(self._kinds)
 
     def count(self, kind: object) -> int | None:
-        """Counts an event; returns how many of its kind were not logged before, or None: do not log this one either.
+        """Counts an event; returns the number of unlogged events of its kind, or None if it need not be logged.
 
         Forgets all kinds if they become too many.
         """

@@ -1,4 +1,4 @@
-"""Said: what was logged already, so that a fault that meets every request is logged once."""
+"""Said: remembers which faults were logged, so that a fault that hits every request is logged once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Said:
         self._logger, self._repeats = logger, Repeats(AGAIN_S, now_s)
 
     def log(self, what: str, error: BaseException, *, with_trace: bool = False) -> None:
-        """Logs an error, unless one of its class and its file was logged; ``what`` is what failed because of it."""
+        """Logs an error, unless one of its class and its file was logged; ``what`` failed because of it."""
         if self._repeats.count((what, type(error), getattr(error, "path", None))) is not None:
             text = str(error) or type(error).__name__
             self._logger.error("%s: %s", what, text, exc_info=error if with_trace else None)

@@ -39,7 +39,7 @@ class Worker:
         self._patient: deque[Task] = deque()
         self.is_patient = False  # whether a patient task runs now; for this thread
         self._timers: list[tuple[float, int, Timer]] = []
-        self._purge_at = PURGE_FROM  # at so many timers, those that were cancelled are removed
+        self._purge_at = PURGE_FROM  # at this number of timers, cancelled ones are removed
         self._numbers = count()
         self._changed = Condition()  # Guards tasks, timers and the flag.
         self._is_stopping = False
@@ -58,7 +58,7 @@ class Worker:
     def run_patient(self, task: Task) -> None:
         """Runs ``task`` after all others that wait, and after earlier patient ones. For any thread.
 
-        While others keep coming, one patient task has its turn after each group of those that came together.
+        While other tasks keep coming, one patient task has its turn after each group of them.
         """
         with self._changed:
             self._patient.append(task)
@@ -78,7 +78,7 @@ class Worker:
         return timer
 
     def _purge(self) -> None:
-        """Removes the timers that were cancelled, which may be due in half an hour only."""
+        """Removes cancelled timers, which may not be due for half an hour."""
         self._timers = [each for each in self._timers if each[2].task is not None]
         heapq.heapify(self._timers)
         self._purge_at = 2 * len(self._timers) + PURGE_FROM
@@ -107,12 +107,12 @@ class Worker:
     def _run(self) -> None:
         while (tasks := self._next()) is not None:
             _run_all(tasks)
-            tasks.clear()  # while this waits for more, it keeps nothing that these refer to
+            tasks.clear()  # while the thread waits for more, it must not keep objects of these tasks alive
             self._run_one_patient()
         self.close()
 
     def _run_one_patient(self) -> None:
-        if self._patient:  # which only this thread takes from
+        if self._patient:  # only this thread takes from it
             self.is_patient = True
             _run_all([self._patient.popleft()])
             self.is_patient = False
@@ -141,5 +141,5 @@ def _run_all(tasks: list[Task]) -> None:
     for task in tasks:
         try:
             task()
-        except BaseException:  # also SystemExit, which would end the thread without a word
+        except BaseException:  # even SystemExit, which would end the thread silently
             logger.exception("a task failed")

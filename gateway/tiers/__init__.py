@@ -1,1 +1,1 @@
-"""Reads what only a tier has of the logs in a directory, in threads of its own: nobody else waits for a slow store."""
+"""Reads records that only a tier has, in threads of its own, so that nothing else waits for a slow store."""

@@ -8,7 +8,7 @@ from threading import Lock
 from ...storage import LogManager, LogReader, NotALogDirError, TierAddress, TieredFiles
 from ..partitions.led_partition import LedPartition
 
-SEGMENTS_MAX = 4  # that stay open in a log: the index of one may take megabytes
+SEGMENTS_MAX = 4  # segments that stay open per log: the index of one may take megabytes
 
 
 class TierFiles:
@@ -20,7 +20,10 @@ class TierFiles:
         self._opened: TieredFiles | None = None
 
     def opened(self) -> TieredFiles:
-        """Returns the files of the directory and of its tier. Raises as ``open_tier``, and then tries again."""
+        """Returns the files of the directory and of its tier.
+
+        Raises the errors of ``open_tier``; the next call tries again.
+        """
         with self._lock:
             if self._opened is None:
                 self._opened = TieredFiles(self._address)
@@ -28,19 +31,19 @@ class TierFiles:
 
 
 class TieredLog:
-    """Belongs to one thread at a time."""
+    """A partition's log with its tier. Belongs to one thread at a time."""
 
     def __init__(self, led: LedPartition, files: Callable[[], TieredFiles]) -> None:
         self._led, self._files = led, files
         self._manager: LogManager | None = None
         self._reader: LogReader | None = None
-        self._tiered: range | None = None  # what was in the tier only when the log was last loaded
+        self._tiered: range | None = None  # the offsets that were only in the tier when the log was last loaded
         self._used: list[int] = []  # base offsets of the segments that were read last
 
     def reader(self) -> LogReader:
-        """Returns the whole log, loaded again if it begins elsewhere now, in the tier or in the directory.
+        """Returns the whole log, loaded again if its start in the tier or in the directory has changed.
 
-        Then a segment may have moved: the reader still has the file that it had before, and its old end.
+        Then a segment may have moved: a reader still has the file that it had before, and its old end.
         """
         tiered = self._led.in_tier
         if self._reader is None:

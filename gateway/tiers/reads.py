@@ -1,4 +1,4 @@
-"""TierReads: the threads that read tiers, and what waits for them."""
+"""TierReads: the threads that read tiers, and the questions that wait for them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..threads.repeats import Repeats
 from .log import TieredLog, TierFiles
 
 OPEN_MAX = 50  # logs that are kept open; each has a list of all its segments
-STOP_S = 1.0  # for so long the end of the gateway waits for a read, which may hang as long as the store does
+STOP_S = 1.0  # how long the gateway's end waits for a read, which may hang as long as the store does
 AGAIN_S = 600.0  # a failure that is still there is logged again
-FAILURE_S = 1.0  # for so long a read that failed is answered with its error: clients ask again at once
+FAILURE_S = 1.0  # how long the error of a read is repeated, because clients ask again at once
 
 Question = Callable[[TieredLog], Any]
 Then = Callable[[Any], None]  # called with the answer, or with the exception
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _Asked:
-    """A question that is not answered yet, and what waits for it."""
+    """A question that is not answered yet, and the functions that wait for the answer."""
 
     question: Question
     waiting: list[Then] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Partition:
     log: TieredLog
     asked: OrderedDict[Hashable, _Asked] = field(default_factory=OrderedDict)
     is_running: bool = False
-    failed: tuple[Hashable, Exception, float] | None = None  # a question, its error, and until when that counts
+    failed: tuple[Hashable, Exception, float] | None = None  # a question, its error, and how long that counts
 
 
 class TierReads:
@@ -57,11 +57,11 @@ class TierReads:
     ) -> None:
         """``pending_max``: questions that may wait; further ones are refused with KAFKA_STORAGE_ERROR.
 
-        ``found_damage`` is told each damaged or lost object, and logs it.
+        ``found_damage`` is called with each damaged or lost object, and logs it.
         """
         self._files, self._found_damage = TierFiles(address), found_damage
         self._pending_max = threads + pending_max
-        self._ready: SimpleQueue[_Partition | None] = SimpleQueue()  # with a question; None ends a thread
+        self._ready: SimpleQueue[_Partition | None] = SimpleQueue()  # partitions with a question; None ends a thread
         self._threads = [KeptThread(f"gateway-tier-{number}", self._run) for number in range(threads)]
         self._lock = Lock()  # Guards the partitions, the count and the flag.
         self._partitions: OrderedDict[LedPartition, _Partition] = OrderedDict()  # in the order of their last use
@@ -91,10 +91,10 @@ class TierReads:
             self._next(at)
 
     def ask(self, led: LedPartition, key: Hashable, question: Question, then: Then) -> Callable[[], None]:
-        """Calls ``then`` in a thread of the tier with what ``question`` returns or raises, and perhaps at once.
+        """Calls ``then``, in a thread of the tier or at once, with the result or the error of ``question``.
 
-        Questions with one ``key`` about a partition are the same, and are asked once while others wait for the answer.
-        Returns a function that forgets ``then``: a question for which nobody waits is not begun.
+        Questions about a partition with the same ``key`` are the same question, which is asked once while others wait.
+        Returns a function that forgets ``then``: a question for which nothing waits is not begun.
         """
         with self._lock:
             at = self._partition(led)
@@ -131,7 +131,7 @@ class TierReads:
                 asked.waiting.remove(then)
 
     def _next(self, at: _Partition) -> None:
-        """Answers the first question about a partition; then others have their turn."""
+        """Answers the first question about a partition; then other partitions have their turn."""
         with self._lock:
             key, asked = next(iter(at.asked.items()))
             is_wanted = bool(asked.waiting)
@@ -153,7 +153,7 @@ class TierReads:
             self._ready.put(at)
 
     def _idle(self) -> list[TieredLog]:
-        """Forgets logs that nobody reads: those of partitions that are closed, and the oldest ones above the limit."""
+        """Forgets unused logs: those of closed partitions, and the oldest ones above the limit."""
         free = [each for each in self._partitions.values() if not each.is_running]
         surplus = len(free) if self._is_stopped else max(len(self._partitions) - OPEN_MAX, 0)
         idle = [each for index, each in enumerate(free) if index < surplus or each.led.is_gone]
@@ -170,11 +170,11 @@ class TierReads:
             return error
         except (LogStoreError, OSError) as error:
             self._note(at.led, error)
-            at.log.close()  # the next read finds what the tier has then
+            at.log.close()  # the next read checks the tier again
             refusal = RequestError(ErrorCode.kafka_storage_error, "the tier could not be read")
             at.failed = key, refusal, time.monotonic() + FAILURE_S
             return refusal
-        except Exception as error:  # of ours, which is logged where its code is found
+        except Exception as error:  # a bug, which is logged where its code is determined
             return error
 
     def note_late(self, led: LedPartition, limit_s: float) -> None:

@@ -17,10 +17,10 @@ class TierRecords(NamedTuple):
 
 
 def read_records(log: TieredLog, offset: int, stop: int, max_bytes: int, isolation: Isolation) -> TierRecords:
-    """Returns the batches from ``offset`` on, at least one, which is below ``stop``.
+    """Returns the batches from ``offset`` on, below ``stop``; at least one.
 
-    Raises OffsetOutOfRangeError only if the records were deleted, CorruptionError for damage and what the tier lacks,
-    and StorageError.
+    Raises OffsetOutOfRangeError only if the records were deleted, CorruptionError for damage and missing objects, and
+    StorageError.
     """
     reader = log.reader()
     try:

@@ -1,9 +1,9 @@
 """Transactions on an object store: the coordinator's states in memory, and ends that are one commit.
 
-What a transaction has is in the log (:class:`ClientTransactions`). The coordinator is the same as over a directory:
-what it stores is kept here, and in place of markers there is a commit. A restart aborts what is open, and its producers
-must begin again. What a gateway that was killed has left open, another one aborts when it has seen it for as long as
-its timeout.
+The records of a transaction are in the log (:class:`ClientTransactions`). The coordinator is the same as over a
+directory: the states it stores are kept here, and a commit replaces the markers. A restart aborts open transactions,
+and their producers must begin again. If a gateway is killed, another one aborts its open transactions after having seen
+them for as long as their timeouts.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from .store import Write
 
 logger = logging.getLogger(__name__)
 
-EXPIRY_MS = 7 * 24 * 3_600_000  # of an id that no client uses, as Kafka's transactional.id.expiration.ms
+EXPIRY_MS = 7 * 24 * 3_600_000  # for an id that no client uses, like Kafka's transactional.id.expiration.ms
 
 
 @dataclass(frozen=True)
 class _Use:
-    """In place of a lock: the log's commits keep other processes out."""
+    """Used in place of a lock: the log's commits keep other processes out."""
 
     transactional_id: str
 
@@ -61,10 +61,10 @@ class BucketStates:
     """The states of transactional ids. Belongs to the thread of the store."""
 
     def __init__(self, manager: LogManager, transactions: ClientTransactions, partitions: int) -> None:
-        """``partitions``: of ``__consumer_offsets``, which is not there, but gives groups their places."""
+        """``partitions``: of ``__consumer_offsets``, which does not exist but assigns groups to partitions."""
         self._manager, self._transactions, self._partitions = manager, transactions, partitions
         self._producer_ids = ProducerIds()
-        self._of_others: dict[ClientTransaction, float] = {}  # open ones, and when they were first seen
+        self._of_others: dict[ClientTransaction, float] = {}  # open transactions, and when they were first seen
         self._values: dict[str, TransactionLogValue] = {}
 
     def open(self, transactional_id: str, *, create: bool) -> Opened | None:
@@ -139,7 +139,7 @@ class BucketStates:
         return [self._keep(write) for write in writes]
 
     def write_at_once(self, writes: Sequence[Write]) -> AtOnce | None:
-        """Writes nothing here: what it takes may be a commit."""
+        """Writes nothing: a state may need a commit."""
         return None
 
     def sync(self, logs: Collection[Log]) -> Mapping[Log, StorageError]:
@@ -156,7 +156,7 @@ class BucketStates:
         if value.transaction_status is TransactionState.EMPTY:
             try:
                 self._begin(write)
-            except ProducerFencedError as error:  # at another gateway: nothing that this one knows of the id counts
+            except ProducerFencedError as error:  # another gateway has the id, so this one's state is void
                 self._values.pop(name, None)
                 self._transactions.forget(name)
                 return RequestError(ErrorCode.producer_fenced, str(error))
@@ -177,7 +177,7 @@ class _End(NamedTuple):
 
 
 class BucketEnds:
-    """Commits or aborts transactions. For any thread; the store is waited for in a thread of its own."""
+    """Commits or aborts transactions. For any thread; a thread of its own waits for the store."""
 
     are_forgotten = True
 
@@ -185,14 +185,14 @@ class BucketEnds:
         self._transactions = transactions
         self._worker = Worker("gateway-transaction-ends")
         self._guard = Lock()  # Guards what is asked.
-        self._asked: list[_End] = []  # what comes while a commit is under way waits for the next one
+        self._asked: list[_End] = []  # an end that comes during a commit waits for the next one
 
     def start(self) -> None:
         """Starts the thread."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Ends the thread, after what was given; aborts what is still open."""
+        """Ends the thread after the queued ends; aborts transactions that are still open."""
         self._worker.stop()
         self._transactions.abort_all()
 

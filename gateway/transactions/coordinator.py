@@ -36,10 +36,10 @@ NO_TIME = -1
 
 
 class _Asked(NamedTuple):
-    """What a client asks that begins."""
+    """The request of a client that begins."""
 
     timeout_ms: int
-    own: Producer | None  # that it has, if it asks to raise its epoch
+    own: Producer | None  # the client's current producer, if it asks for the next epoch
     done: Initialised
 
 
@@ -53,7 +53,7 @@ class TransactionCoordinator:
         self._is_stopped = False
 
     def look(self) -> None:
-        """Ends transactions that are late or abandoned, now and at regular intervals."""
+        """Ends late and abandoned transactions, now and at regular intervals."""
         if not self._is_stopped:
             self._endings.look()
         interval_ms = self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -100,9 +100,9 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None, done: Initialised
     ) -> None:
-        """Ends the open transaction of the id's last producer, fences that, and calls ``done`` with the next producer.
+        """Ends the open transaction of the id's last producer, fences that producer, and calls ``done`` with the next.
 
-        ``expected``: the client's current producer, if it asks to raise its epoch.
+        ``expected``: the client's current producer, if the client asks for the next epoch.
         """
         if not transactional_id:
             done(ErrorCode.invalid_request, None)
@@ -119,7 +119,7 @@ class TransactionCoordinator:
         )
 
     def _init(self, held: HeldId, asked: _Asked, expected: Producer | None) -> None:
-        """``expected``: the client's own producer, unless its transaction was aborted just now, which fences it."""
+        """``expected``: the client's own producer; None if its transaction was just aborted, which fences it."""
         current, done = held.producer, asked.done
         if held.is_busy or held.is_in(PREPARED):
             done(ErrorCode.concurrent_transactions, None)
@@ -213,7 +213,8 @@ class TransactionCoordinator:
 
         def refuse(error: ErrorCode) -> None:
             if self._endings.are_forgotten and error is ErrorCode.invalid_producer_id_mapping:
-                # What was open is aborted. But a commit may have been made, and clients take this error for an abort.
+                # An open transaction was aborted. But it may also have been committed, and clients take this error for
+                # an abort.
                 error = ErrorCode.producer_fenced if commit else ErrorCode.none
             done(error)
 

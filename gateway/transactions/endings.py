@@ -24,7 +24,7 @@ from .ids import HeldIds
 from .markers import Ends
 
 Done = Callable[[ErrorCode], None]
-# Of a transaction on an object store, which is refused whole then.
+# Errors that refuse the whole end of a transaction on an object store.
 LOST = (ProducerFencedError, TransactionAbortedError, UnknownTopicOrPartitionError)
 
 logger = logging.getLogger(__name__)
@@ -34,13 +34,13 @@ class Endings:
     """Ends transactions. Belongs to the coordinator's thread.
 
     Each step leaves on disk: the decision, synced; the markers, synced; the Complete state, unsynced, because the
-    decision implies it. After a crash, the next process that opens the id continues from there. ``are_forgotten``: it
-    cannot (:class:`Ends`).
+    decision implies it. After a crash, the next process that opens the id continues from there, unless
+    ``are_forgotten`` (:class:`Ends`).
     """
 
     def __init__(self, ids: HeldIds, markers: Ends) -> None:
         self._ids, self._markers = ids, markers
-        self._is_looking = False  # on the disk, for what was left
+        self._is_looking = False  # whether it searches the disk for transactions that were left
         ids.on_opened = self._on_opened
         self.are_forgotten = markers.are_forgotten
 
@@ -77,7 +77,7 @@ class Endings:
 
     def _marked(self, held: HeldId, done: Done, error: Exception | None) -> None:
         held.is_changing = False
-        if isinstance(error, LOST) and not isinstance(error, BeingDeletedError):  # whose deletion may be refused
+        if isinstance(error, LOST) and not isinstance(error, BeingDeletedError):  # the deletion may still be refused
             logger.warning("the transaction of transactional id %r cannot be committed: %s", held.id, error)
             self._ids.give_back(held)
             is_fenced = isinstance(error, ProducerFencedError)
@@ -104,7 +104,7 @@ class Endings:
         now_ms = self._ids.clock.now_ms()
         for held in self._ids.all():
             self._look_at(held)
-        if self._is_looking:  # the disk is slow, or there is a lot to read: more looks would keep clients waiting
+        if self._is_looking:  # the disk is slow, or there is a lot to read: another check would keep clients waiting
             return
         self._is_looking = True
         failures: list[LogStoreError] = []
@@ -124,7 +124,7 @@ class Endings:
         self._ids.store.ask(lambda states: states.unfinished(now_ms, failures), found, failed)
 
     def _look_at_left(self, held: HeldId) -> None:
-        held.used_ms = 0  # by no client: it is given back once its transaction has ended
+        held.used_ms = 0  # no client uses it: it is released once its transaction has ended
         self._look_at(held)
 
     def _look_at(self, held: HeldId) -> None:

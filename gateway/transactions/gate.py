@@ -26,7 +26,7 @@ class _Shown(NamedTuple):
     """The part of a transactional id's state that the checks need."""
 
     producer: Producer
-    partitions: frozenset[TopicPartition] | None  # of the open transaction; None: this node has given the id back
+    partitions: frozenset[TopicPartition] | None  # those of the open transaction; None: this node released the id
     is_ending: bool
 
 
@@ -54,7 +54,7 @@ class Gate:
         return transactional_id in self._shown or not self._homes.has(transactional_id)
 
     def waits(self, transactional_id: str) -> bool:
-        """Whether :meth:`check` of an id reads its state from the log, all of a partition perhaps."""
+        """Whether :meth:`check` of an id reads its state from the log, which may take a whole partition."""
         return transactional_id not in self._shown
 
     def _find(self, transactional_id: str) -> _Shown | None:
@@ -71,7 +71,7 @@ class Gate:
         return read._replace(partitions=None) if self._homes.has(transactional_id) else read
 
     def lets(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> bool:
-        """Whether :meth:`check` would raise nothing, as far as that is known without the log."""
+        """Whether :meth:`check` is known to pass, without reading the log."""
         shown = self._shown.get(transactional_id)
         return (
             shown is not None

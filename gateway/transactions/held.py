@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...protocol.bodies import ErrorCode
 from ...storage import PREPARED, UNDECIDED, Producer, TransactionLogValue, TransactionState, is_of_driver
 
-EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows (``isEpochExhausted``)
+EPOCH_MAX = 32766  # the last epoch with which a producer begins; then a new producer id follows (``isEpochExhausted``)
 
 
 class Opened(NamedTuple):
@@ -29,7 +29,7 @@ class HeldId:
     coordinator_epoch: int
     used_ms: int  # when a client last asked
     is_changing: bool = False  # a state or markers are being written
-    previous: Producer | None = None  # what the last InitProducerId replaced, which may be repeated with it
+    previous: Producer | None = None  # the producer that the last InitProducerId replaced; a repeated request names it
 
     @property
     def is_busy(self) -> bool:

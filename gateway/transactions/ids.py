@@ -21,7 +21,7 @@ _UNAVAILABLE = frozenset(
         ErrorCode.kafka_storage_error,
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.corrupt_message,
-        ErrorCode.request_timed_out,  # which Java's producer takes for final where it begins
+        ErrorCode.request_timed_out,  # Java's producer treats this as final at its start
     }
 )
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 def coordinator_code(error: Exception) -> ErrorCode:
     """Returns the code for a client if a state could not be read or written; clients retry after most of them."""
-    if isinstance(error, ProducerFencedError):  # another process has written a state, which is read then
+    if isinstance(error, ProducerFencedError):  # another process has written a state, which is read again
         return ErrorCode.not_coordinator
     code = code_of(error)
     return ErrorCode.coordinator_not_available if code in _UNAVAILABLE else code
@@ -132,7 +132,7 @@ class HeldIds:
     ) -> None:
         """Writes the next state of an id durably, then calls ``done``; until then the id is busy.
 
-        With ``close_gate``, the gate applies the new state at once, before it is written. ``after``: as
+        With ``close_gate``, the gate applies the new state at once, before it is written. ``after``: as in
         :meth:`TransactionStore.write`.
         """
         held.is_changing = True
@@ -160,7 +160,7 @@ class HeldIds:
         self.gate.show(held.id, value)
 
         def written(error: Exception | None) -> None:
-            if error is not None:  # the next change finds the state before it, and the id is opened again
+            if error is not None:  # the next change finds the previous state, and opens the id again
                 logger.warning("the state of transactional id %r could not be written: %s", held.id, error)
 
         self.store.write(held.id, before, value, written, sync=False)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Ends(Protocol):
     """Makes the end of a transaction visible.
 
-    ``are_forgotten``: whether the next process cannot tell how a transaction of this one has ended.
+    ``are_forgotten``: whether a later process cannot know how a transaction of this one has ended.
     """
 
     are_forgotten: bool
@@ -44,13 +44,13 @@ class Markers:
     are_forgotten = False
 
     def __init__(self, partitions: Partitions, appender: Appending, soon: Soon | None = None) -> None:
-        """``soon``: of the thread that writes markers, as far as that waits for nothing."""
+        """``soon``: runs a function in the thread that writes markers which need not wait."""
         self._partitions, self._appender, self._soon = partitions, appender, soon
 
     def write(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:
         """Writes the missing markers, then calls ``done`` in any thread, when they are synced and shown.
 
-        A deleted partition gets no marker. A partition that is being deleted is an error, because the deletion may
+        A deleted partition gets no marker. A partition that is being deleted causes an error, because the deletion may
         still be refused. After an error some markers may be written; call this again.
         """
         again = partial(self._again, decided, coordinator_epoch, now_ms, done)
@@ -65,7 +65,7 @@ class Markers:
             if all(_is_gone(self._partitions.look(*each, by_any=True)) for each in refused):
                 done(_failure(errors))
             else:
-                again()  # one was closed only
+                again()  # a partition was only closed, not lost
 
         put: Callable[[int, Exception | None], None] = gathering(len(found), finish)
         producer = Producer(decided.producer_id, decided.producer_epoch)
@@ -90,7 +90,7 @@ class Markers:
 
 
 def _is_gone(found: object) -> bool:
-    """Whether this is the error of a partition that is closed or deleted, but not of one that is being deleted."""
+    """Whether an error means that a partition is closed or deleted, not that it is being deleted."""
     return isinstance(found, UnknownTopicOrPartitionError) and not isinstance(found, BeingDeletedError)
 
 

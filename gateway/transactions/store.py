@@ -1,8 +1,8 @@
 """TransactionStore: reads and writes ``__transaction_state``, and answers in the coordinator's thread.
 
 Pending states are written together, and those in one partition share a sync, so producers that commit at the same time
-do not wait for each other. They are written in the coordinator's thread if that waits for nothing, else in one of their
-own, which also syncs.
+do not wait for each other. States are written in the coordinator's thread if that need not wait, otherwise in a thread
+of their own, which also syncs.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Write:
     value: TransactionLogValue
     sync: bool
     done: Callable[[Exception | None], None]
-    after: Producer | None = None  # whose client goes on as the producer of ``value``
+    after: Producer | None = None  # the earlier producer of the client that continues as the producer of ``value``
 
 
 class States(Protocol):
-    """Where states are kept. Belongs to the thread of the store."""
+    """The storage of states. Belongs to the thread of the store."""
 
     def open(self, transactional_id: str, *, create: bool) -> Opened | None:
         """Begins to use an id, with its newest state. None if it has none and ``create`` is False."""
@@ -77,7 +77,7 @@ class States(Protocol):
         ...
 
     def one_look(self) -> AbstractContextManager[None]:
-        """Looks at the log once for all :meth:`newest` within it, beside which nothing is written."""
+        """Within the block, reads the log once for all calls of :meth:`newest`; nothing else is written there."""
         ...
 
     def all(self, failures: list[LogStoreError]) -> list[tuple[str, TransactionLogValue]]:
@@ -93,14 +93,14 @@ class States(Protocol):
         ...
 
     def write_at_once(self, writes: Sequence[Write]) -> AtOnce | None:
-        """Writes states if that waits for nothing; returns the errors, and the logs for :meth:`sync`.
+        """Writes states if that need not wait; returns the errors, and the logs for :meth:`sync`.
 
-        None: nothing was written. For another thread than the store's, while that uses nothing of this.
+        None: nothing was written. For a thread other than the store's, while that does not use this object.
         """
         ...
 
     def sync(self, logs: Collection[Log]) -> Mapping[Log, StorageError]:
-        """Syncs logs, each once; returns what failed."""
+        """Syncs logs, each once; returns the errors."""
         ...
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class StoredStates:
     """The states in the log, and the locks of ids. Belongs to the thread of the store."""
 
     def __init__(self, manager: LogManager, config: GatewayConfig | None = None) -> None:
-        """``config``: the source of the partition numbers of topics to create; None: Kafka's defaults."""
+        """``config``: has the partition numbers of topics to create; None: Kafka's defaults."""
         config = config or GatewayConfig()
         self._manager = manager
         self._states = TransactionStates(manager, partitions=config.transaction_state_log_num_partitions)
@@ -158,7 +158,7 @@ class StoredStates:
         return self._states.newest(transactional_id)
 
     def one_look(self) -> AbstractContextManager[None]:
-        """Looks at the log once for all :meth:`newest` within it, beside which nothing is written."""
+        """Within the block, reads the log once for all calls of :meth:`newest`; nothing else is written there."""
         return self._states.one_look()
 
     def all(self, failures: list[LogStoreError]) -> list[tuple[str, TransactionLogValue]]:
@@ -180,7 +180,7 @@ class StoredStates:
     def write(self, writes: Collection[Write]) -> Sequence[Exception | None]:
         """Writes states; returns an error or None for each.
 
-        None: it is durable, or written if no sync was asked for.
+        None: the state is durable, or only written if no sync was requested.
         """
         changes = [StateChange(write.transactional_id, write.expected, write.value) for write in writes]
         errors = self._states.replace_all(changes)
@@ -194,13 +194,13 @@ class StoredStates:
         return errors
 
     def write_at_once(self, writes: Sequence[Write]) -> AtOnce | None:
-        """As :meth:`TransactionStates.replace_at_once`."""
+        """See :meth:`TransactionStates.replace_at_once`."""
         return self._states.replace_at_once(
             [StateChange(each.transactional_id, each.expected, each.value) for each in writes]
         )
 
     def sync(self, logs: Collection[Log]) -> Mapping[Log, StorageError]:
-        """As :meth:`TransactionStates.sync_logs`."""
+        """See :meth:`TransactionStates.sync_logs`."""
         return self._states.sync_logs(logs)
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class _Unsynced(NamedTuple):
 
     @property
     def to_sync(self) -> Iterator[Log]:
-        """The logs whose sync is waited for."""
+        """The logs that must be synced."""
         return (log for write, log in zip(self.writes, self.found.logs, strict=True) if write.sync and log is not None)
 
     def errors(self, failures: Mapping[Log, StorageError]) -> Iterator[Exception | None]:
@@ -252,15 +252,15 @@ class _Unsynced(NamedTuple):
 class TransactionStore(Store[States, Write]):
     """The states. Its methods and the callbacks passed to them are called in the coordinator's thread.
 
-    What one turn of the coordinator gives is written in its thread, if that waits for nothing, and synced together in
-    the thread of the disk. The rest is written there.
+    States from one turn of the coordinator are written in its thread, if that need not wait, and synced together in the
+    thread of the disk. Others are written there.
     """
 
     WHAT = "states of transactions cannot be read or stored"
 
     def __init__(self, disk: Disk[States], home: Home) -> None:
         super().__init__(disk, home)
-        self._is_open = False  # the disk has been used, by its thread
+        self._is_open = False  # the thread of the disk has used it
         self._unsynced: list[_Unsynced] = []  # changed under ``_guard``
 
     def write(
@@ -275,14 +275,14 @@ class TransactionStore(Store[States, Write]):
     ) -> None:
         """Writes a state if ``expected`` is still the newest one.
 
-        ``after``: the producer whose client goes on as that of ``value``, if it is one that recovers. Calls ``done``
-        with None when it is durable, or an error.
+        ``after``: the earlier producer of a recovering client, which continues as the producer of ``value``. Calls
+        ``done`` with None when it is durable, or an error.
         """
         self._put(Write(transactional_id, expected, value, sync, done, after))
 
     def _begin_flush(self) -> None:
         if self._is_open:
-            self._home.run(self._flush_at_once)  # after the other tasks that have come with this one
+            self._home.run(self._flush_at_once)  # after the other tasks of this turn
         else:
             self._disk.run(self._flush)
 
@@ -291,7 +291,7 @@ class TransactionStore(Store[States, Write]):
             self._disk.run(self._flush)
 
     def _flush_at_once(self) -> None:
-        """Writes what is pending; if that would wait for something, leaves it to the thread of the disk."""
+        """Writes the pending states; if that would have to wait, leaves it to the thread of the disk."""
         found = None
         if self._using.acquire(blocking=False):
             try:
@@ -319,7 +319,7 @@ class TransactionStore(Store[States, Write]):
             self._disk.run(self._sync)
 
     def _sync(self) -> None:
-        """Syncs, in the thread of the disk, what several turns may have written."""
+        """Syncs, in the thread of the disk, the states that one or more turns have written."""
         with self._guard:
             groups, self._unsynced = self._unsynced, []
         failures = self._disk.opened.sync([log for each in groups for log in each.to_sync])

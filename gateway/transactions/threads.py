@@ -64,7 +64,7 @@ class TransactionThreads:
     def run(self, task: Callable[[TransactionCoordinator], None], *, is_patient: bool = False) -> None:
         """Runs ``task`` in the coordinator's thread, after earlier tasks. For any thread.
 
-        ``is_patient``: after those of all others, as :meth:`Worker.run_patient`.
+        ``is_patient``: after all other tasks, as in :meth:`Worker.run_patient`.
         """
         run = self._home.run_patient if is_patient else self._home.run
         run(lambda: task(self._coordinator))

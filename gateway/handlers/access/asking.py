@@ -1,4 +1,4 @@
-"""Asking: a request while it is checked against the rules and for reserved names, and what its client may do."""
+"""Asking: a request that is being checked against rules and reserved names, and its client's permissions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused_topic(name: str | None) -> Body:
 
 
 class Asking:
-    """A request, and what its client may do."""
+    """A request, and the permissions of its client."""
 
     def __init__(self, request: Request, context: Context, rules: Rules | None) -> None:
         """``rules`` None: every client may do everything, except with reserved names."""
@@ -49,7 +49,7 @@ class Asking:
         return name is None or self.may(operation, Resource.TOPIC, name)
 
     def may_change(self, operation: Operation, name: str | None) -> bool:
-        """As :meth:`may_topic`, for a request that changes a topic or what is kept for it: no reserved name may be."""
+        """Like :meth:`may_topic`, for a request that changes a topic or its data; False for reserved names."""
         return name is None or (not is_reserved(name) and self.may(operation, Resource.TOPIC, name))
 
     def narrow(self, **fields: Any) -> None:
@@ -57,7 +57,7 @@ class Asking:
         self.request.body = replace(self.request.body, **fields)
 
     def change_answer(self, change: Callable[[Body], Body]) -> None:
-        """Passes the handler's answer through ``change``, after the changes that were given before."""
+        """Passes the handler's answer through ``change``, after all changes that were added before."""
         before = self.request.amend
         self.request.amend = change if before is None else lambda body: change(before(body))
 
@@ -67,11 +67,11 @@ class Asking:
             self.change_answer(lambda body: {**body, field: [*body.get(field, ()), *items]})
 
     def keep(self, field: str, is_allowed: Callable[[Body], bool]) -> None:
-        """Removes the items from an array of the answer that are not allowed."""
+        """Removes items that are not allowed from an array of the answer."""
         self.change_answer(lambda body: {**body, field: _kept(body.get(field, ()), is_allowed)})
 
     def keep_within(self, field: str, inner: str, is_allowed: Callable[[Body], bool]) -> None:
-        """Removes the items that are not allowed from the array ``inner`` of each item of an array of the answer."""
+        """Removes items that are not allowed from the array ``inner`` of each item of an array of the answer."""
         self.change_answer(
             lambda body: {
                 **body,

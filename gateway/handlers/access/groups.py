@@ -56,7 +56,7 @@ def commit_offsets(asking: Asking) -> Body | None:
 
 
 def delete_offsets(asking: Asking) -> Body | None:
-    """Checks a group, and the topics whose offsets are named; an error of the group is told without any of them."""
+    """Checks a group, and the topics whose offsets are named; an error of the group is reported without them."""
     refused = group(asking, operation=Operation.DELETE)
     if refused is None:
         partitions(asking, operation=Operation.READ)
@@ -64,7 +64,7 @@ def delete_offsets(asking: Asking) -> Body | None:
     return refused
 
 
-_SEVERAL_GROUPS = 8  # the first version of OffsetFetch that asks for several groups
+_SEVERAL_GROUPS = 8  # the first version of OffsetFetch that can ask for several groups
 
 
 def fetch_offsets(asking: Asking) -> Body | None:

@@ -20,13 +20,13 @@ from .asking import DENIED, Asking, Body
 
 ADMIN_CLIENT = "__admin_client"  # the client id of Kafka's tools for internal topics (``AdminUtils``)
 
-Guard = Callable[[Asking], Body | None]  # returns the answer to a request that is refused whole
+Guard = Callable[[Asking], Body | None]  # returns the answer to a request that is refused as a whole
 
 
 def guarded(request: Request, context: Context, guard: Guard, *, without_rules: bool) -> Body | None:
     """Returns the answer if the request is refused as a whole; None if its handler may run on what is allowed.
 
-    ``without_rules``: the guard is asked for reserved names if there are no rules, too.
+    ``without_rules``: run the guard for reserved names even if there are no rules.
     """
     if request.is_guarded or (context.rules is None and not without_rules):
         return None
@@ -41,7 +41,7 @@ def check_topic(request: Request, context: Context, operation: Operation, topic:
 
 
 def check_written_topic(request: Request, context: Context, topic: str) -> None:
-    """As :func:`check_topic`, for records of a client; raises InvalidTopicError for a reserved name."""
+    """Like :func:`check_topic`, for records of a client; raises InvalidTopicError for a reserved name."""
     check_not_reserved(topic)
     _check(request, context, Operation.WRITE, Resource.TOPIC, topic)
 

@@ -1,4 +1,4 @@
-"""Once: what a request names several times is answered once, before anything is looked up or put together for it.
+"""Removes names that a request repeats, before anything is read or computed for them.
 
 Functions take a body and its version, and return a body that names everything once, in the order of the first names.
 Kinds of requests without one (``handlers/table``) answer repeated names as Kafka does: with an error (ListOffsets,
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-_SEVERAL_GROUPS = 8  # the first version of OffsetFetch that asks for several groups
-_WITHOUT_ERROR = 1  # the first version of ListOffsets in which a partition that is named twice gets an error
+_SEVERAL_GROUPS = 8  # the first version of OffsetFetch that can ask for several groups
+_WITHOUT_ERROR = 1  # since this version of ListOffsets, a partition that is named twice gets an error
 
 
 def texts(body: Any, version: int, *, field: str) -> Any:

@@ -24,7 +24,7 @@ def partitions(asking: Asking, *, operation: Operation, topic: str = "name", par
 
 
 def changed_partitions(asking: Asking, *, operation: Operation) -> None:
-    """As :func:`partitions`, for a request that changes the partitions or what is kept for them."""
+    """Like :func:`partitions`, for a request that changes the partitions or their data."""
     _partitions(asking, lambda name: asking.may_change(operation, name), "name", "partition_index")
 
 
@@ -98,7 +98,7 @@ def create_topics(asking: Asking) -> Body | None:
     times = Counter(each.name for each in topics)
 
     def is_allowed(each: Any) -> bool:
-        is_repeated = times[each.name] > 1  # which the handler refuses to all
+        is_repeated = times[each.name] > 1  # the handler refuses repeated names to every client
         return is_repeated or (not is_reserved(each.name) and _may_create(asking, each.name))
 
     allowed, denied = parted(topics, is_allowed)

@@ -1,4 +1,4 @@
-"""What brokers do for administrators: ACLs, users, quotas; moving replicas and names of settings, which are not here.
+"""Requests of administrators to brokers: ACLs, users, quotas, replicas, and the names of brokers' settings.
 
 The answers are those of a single broker of Kafka 3.9.1.
 """

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, AlterClientQuotas: what users, client ids and addresses may ask for per second.
+"""DescribeClientQuotas, AlterClientQuotas: limits per second for users, client ids and addresses.
 
 The answers are those of ``ClientQuotaControlManager``.
 """
@@ -76,7 +76,7 @@ def _values(values: Mapping[str, float]) -> Sequence[Body]:
 
 
 def alter_quotas(request: Request, context: Context) -> Body | None:
-    """Sets and removes quotas; they are synced, and hold here, before the answer."""
+    """Sets and removes quotas; they are synced and in force here before the answer."""
     quotas, body = context.quotas, request.body
     context.workers.admin.answer(request, lambda _: _altered(quotas, body))
     return None
@@ -119,7 +119,10 @@ def _change(entry: Any) -> tuple[Entity, Mapping[str, float | None]]:
 
 
 def _address(names: Mapping[str, str | None]) -> str | None:
-    """Returns the address of an entity as connections have it. Raises RequestError if it is none, or not alone."""
+    """Returns the address of an entity as connections have it.
+
+    Raises RequestError if it is not an address, or not the only name.
+    """
     name = names[IP]
     if len(names) > 1:
         raise RequestError(ErrorCode.invalid_request, "Invalid quota entity combination: ip with another type")

@@ -1,4 +1,4 @@
-"""The errors of files that the gateway keeps for administrators, as clients get them: without a path of the server."""
+"""Errors of the files that the gateway keeps for administrators, without paths of the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def error_of(task: Callable[[], object], what: str) -> Error:
-    """Runs ``task``, which reads or changes the file of ``what``, such as ACLs; returns its error, or FINE."""
+    """Runs ``task``, which reads or changes the file of ``what``, such as ACLs; returns the error, or FINE."""
     try:
         task()
     except PolicyViolationError as error:

@@ -1,4 +1,4 @@
-"""The settings that a broker of Kafka 3.9.1 shows of itself: names, types and defaults; compared with one in a test."""
+"""The settings that a broker of Kafka 3.9.1 shows: names, types and defaults. A test compares them with a broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class KafkaSetting(NamedTuple):
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is shown to nobody."""
+        """Whether the value is hidden from all clients."""
         return self.type == TYPES["password"]
 
 

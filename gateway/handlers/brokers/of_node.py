@@ -1,4 +1,4 @@
-"""The settings of this node under all names that a broker has, so that tools find those that they read."""
+"""The settings of this node under all names that a broker has, so that tools find the settings they read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .kafka_settings import DYNAMIC, KafkaSetting, kafka_settings
 _WITHOUT_EFFECT = "A setting of Kafka's brokers, which has no effect here; the value is Kafka's default."
 _UNKNOWN = KafkaSetting(0, None)
 _NO_DEFAULT = frozenset({"log.flush.interval.ms"})  # null on a broker, which means the interval of its scheduler
-_FIXED = {  # what holds here, whatever a broker's default is
+_FIXED = {  # the value here, whatever a broker's default is
     "auto.leader.rebalance.enable": ("false", "Nodes lead partitions by the list of live nodes."),
     "controlled.shutdown.enable": ("true", "A node that ends leaves the list of nodes first."),
     "default.replication.factor": ("1", "A partition has one replica, in the directory that all nodes share."),
@@ -39,7 +39,7 @@ class NodeSetting(NamedTuple):
 
     @property
     def names(self) -> Sequence[str]:
-        """The settings that say the same in other units, the first of which counts; or of which it is a listener's."""
+        """The names that set this value: in other units, or the setting that a listener overrides; the first counts."""
         of_listener = listener_setting(self.name)
         if of_listener is not None:
             return [self.name, of_listener[1]]
@@ -48,7 +48,7 @@ class NodeSetting(NamedTuple):
 
 
 def node_settings(config: GatewayConfig, log_path: str, set_by_clients: Iterable[str] = ()) -> list[NodeSetting]:
-    """Returns all settings: a broker's, in the order of names, those of the gateway alone, and ``set_by_clients``."""
+    """Returns all settings: first a broker's, by name, then those of the gateway alone, then ``set_by_clients``."""
     own = {key.name: (key, getattr(config, field)) for field, key in keys_of_gateway().items()}
     places = dict.fromkeys(("log.dir", "log.dirs"), (log_path, "Where the log is."))
     fixed = {**_FIXED, **places, "broker.id": (str(config.node_id), "The id of this node.")}
@@ -94,7 +94,7 @@ def _for_all(name: str, known: KafkaSetting, key: Key) -> NodeSetting:
 
 
 def _default(name: str, key: Key, known: KafkaSetting) -> str | None:
-    """Returns the default of a setting for all topics: of several units of time, the one with the longest has it."""
+    """Returns the default of a setting for all topics. If it exists in several units, only the longest has one."""
     synonym = key.synonyms[-1]
     if name != synonym.name:
         return None

@@ -1,5 +1,5 @@
 """DescribeConfigs, IncrementalAlterConfigs and AlterConfigs, for topics, nodes and groups of consumers.
 
-``resources`` says what has configs, ``describing`` shows them, ``altering`` changes them; ``changes`` says what a
-request changes, and ``of_nodes`` which settings of nodes clients may change.
+``resources`` has the kinds of resources with configs, ``describing`` shows configs, ``altering`` changes them;
+``changes`` reads a request's changes, and ``of_nodes`` decides which settings of nodes clients may change.
 """

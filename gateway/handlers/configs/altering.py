@@ -24,7 +24,7 @@ from .changes import Changes, incremental, malformed, replacing
 from .of_nodes import check_may_change, check_values, is_of_node
 from .resources import Resource, check_resource, check_this_node
 
-# Of what a resource has, what of it the older request replaces, and what is asked for it.
+# Arguments: the resource's configs, those that the older request replaces, and the request for the resource.
 ChangesOf = Callable[[Mapping[str, str], Iterable[str], Any], Changes]
 
 
@@ -69,14 +69,14 @@ def _altered(
 def _apply(manager: LogManager, context: Context, asked: Any, changes_of: ChangesOf, *, is_dry: bool) -> None:
     """Changes configs; on return they are in force here."""
     if asked.resource_type != Resource.BROKER:
-        changes_of({}, (), asked)  # raises what is wrong with them first, as a broker does
+        changes_of({}, (), asked)  # errors in the changes come first, as on a broker
     if asked.resource_name == "" and asked.resource_type == Resource.TOPIC:
         raise RequestError(ErrorCode.invalid_request, "settings for all topics are those of the broker resource ''")
     check_resource(context, asked)
     if asked.resource_type == Resource.TOPIC:
         own = _own_of(manager, asked, changes_of)
         alter_topic_configs(manager, asked.resource_name, changes_of(own, own, asked), dry_run=is_dry)
-        if not is_dry:  # here: who looks at the file only cannot tell a new topic whose settings have changed since
+        if not is_dry:  # done here, because the file alone does not show that a new topic's settings have changed
             context.partitions.close_topics([asked.resource_name])
     elif asked.resource_type == Resource.GROUP:
         _alter_group(manager, context, asked, changes_of, is_dry=is_dry)
@@ -110,7 +110,7 @@ def _alter_nodes(manager: LogManager, context: Context, asked: Any, changes_of: 
     file, name = manager.topics_file(), asked.resource_name
     own = file.owned_by(Owner.NODE, name)
     logs = {each: value for each, value in file.broker.items() if name == "" or not is_of_node(each)}
-    replaced = logs if name == "" else own  # kafka-configs does not know that a node's settings of logs are of all
+    replaced = logs if name == "" else own  # kafka-configs does not know that log settings of a node apply to all
     changes = changes_of({**logs, **own}, replaced, asked)
     check_may_change(changes, of_all=name == "")
     of_node = {each: value for each, value in changes.items() if name != "" and is_of_node(each)}
@@ -124,8 +124,8 @@ def _alter_nodes(manager: LogManager, context: Context, asked: Any, changes_of: 
 
     try:
         alter_own_settings(manager, Owner.NODE, name, of_node, check, for_all=for_all, dry_run=is_dry)
-    except TopicSettingError as error:  # whose text names a topic that the client may not see
+    except TopicSettingError as error:  # its text names a topic that the client may not see
         message = f"beside the settings of a topic: {error.reason}"
         raise RequestError(ErrorCode.invalid_request, message) from None
-    except InvalidConfigError as error:  # for nodes Kafka has another code than for topics
+    except InvalidConfigError as error:  # Kafka has different codes for nodes and for topics
         raise RequestError(ErrorCode.invalid_request, str(error)) from None

@@ -1,4 +1,4 @@
-"""What a request changes: of single configs, or of all that a resource has."""
+"""The changes in a request: to single configs, or to all configs of a resource."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Operation(IntEnum):
 
 
 def malformed(resources: Sequence[Any]) -> Callable[[Any], str | None]:
-    """Returns what returns the reason why one of ``resources`` cannot be changed by anyone; None if there is none.
+    """Returns a function that returns why a resource cannot be changed by anyone; None if it can.
 
     A broker checks this before it checks permissions (``ConfigAdminManager.preprocess``).
     """
@@ -49,7 +49,7 @@ def malformed(resources: Sequence[Any]) -> Callable[[Any], str | None]:
 def replacing(replaced: Iterable[str], configs: Sequence[Any]) -> Changes:
     """Returns the changes of AlterConfigs, none of which is :func:`malformed`.
 
-    Those ``replaced`` that it does not name are reset.
+    Configs in ``replaced`` that it does not name are reset.
     """
     return {**dict.fromkeys(replaced), **{each.name: each.value for each in configs}}
 

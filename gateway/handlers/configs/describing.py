@@ -62,7 +62,7 @@ def _described(manager: LogManager, request: Request, context: Context, asked: A
 
 
 def _shown(body: Any, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a config with what the request asks for."""
+    """Returns a config with the fields that the request asks for."""
     return {
         **config,
         "synonyms": config["synonyms"] if getattr(body, "include_synonyms", False) else (),
@@ -105,7 +105,7 @@ def _configs_of(manager: LogManager, context: Context, asked: Any) -> Sequence[M
 
 
 def _configs_of_group(context: Context, own: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-    """Returns the configs of a group, and where a default comes from: what the node has for all groups."""
+    """Returns the configs of a group, and the origin of a default: the node's setting for all groups."""
     nodes = {each.name: each for each in node_settings(context.config, context.log_path)}
     found = []
     for name, key in GROUP_KEYS.items():
@@ -133,7 +133,7 @@ def described_topic_configs(configs: Mapping[str, str], broker: Mapping[str, str
 def _topic_config(key: Key, text: str, configs: Mapping[str, str], broker: Mapping[str, str]) -> Mapping[str, Any]:
     given = [_synonym(each.name, broker[each.name], Source.ALL_BROKERS) for each in key.synonyms if each.name in broker]
     names = {each.name for each in key.synonyms[:1]}
-    # A broker leaves out what comes before the first name (``ConfigHelper.configSynonyms``).
+    # A broker leaves out entries before the first name (``ConfigHelper.configSynonyms``).
     synonyms = list(dropwhile(lambda each: each["name"] not in names, [*given, *_defaults(key)]))
     if key.name in configs:
         synonyms.insert(0, _synonym(key.name, text, Source.TOPIC))
@@ -142,7 +142,7 @@ def _topic_config(key: Key, text: str, configs: Mapping[str, str], broker: Mappi
 
 
 def _defaults(key: Key) -> Sequence[Mapping[str, Any]]:
-    """Returns the broker config that has the default: of several units of time, the one with the longest unit."""
+    """Returns the broker config that has the default: if it exists in several units of time, the longest unit."""
     if not key.synonyms or key.name in _NO_DEFAULT:
         return ()
     synonym = key.synonyms[-1]
@@ -154,7 +154,7 @@ Levels = Sequence[tuple[Mapping[str, str | None], Source]]  # the first that has
 
 
 def _of_node(setting: NodeSetting, levels: Levels) -> Mapping[str, Any]:
-    """Returns a setting of a node; where a broker has several names for one, those behind it (``configSynonyms``)."""
+    """Returns a setting of a node; its synonyms are a broker's names that rank below it (``configSynonyms``)."""
     given = [
         _synonym(name, text, source)
         for values, source in levels

@@ -13,7 +13,7 @@ from ..cluster import nodes
 from .resources import CLIENT_METRICS, LOGGER, Resource
 
 _KINDS = (CLIENT_METRICS, LOGGER, *Resource)
-_KINDS_SINCE = 1  # versions before ask for the metrics of clients alone, which no configs are of here
+_KINDS_SINCE = 1  # earlier versions only ask for client metrics, which have no configs here
 
 
 def list_config_resources(request: Request, context: Context) -> Mapping[str, Any] | None:

@@ -1,7 +1,7 @@
-"""Which settings of nodes clients may change, as ``DynamicBrokerConfig.validateConfigs`` says it; and what keeps them.
+"""Which settings of nodes clients may change (``DynamicBrokerConfig.validateConfigs``), and where they are kept.
 
-Settings of logs belong to the directory, which the nodes share, so those of one node are those of all. Limits of
-connections may be one node's or all nodes'; certificates are of one listener of one node.
+Settings of logs belong to the directory, which the nodes share, so they apply to all nodes. Limits of connections apply
+to one node or to all; certificates belong to one listener of one node.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _OF_ONE = "Cannot update these configs at default cluster level, broker id must 
 
 
 def is_of_node(name: str) -> bool:
-    """Whether a node has a setting for itself, not with the others that share its log."""
+    """Whether a setting belongs to one node, and not to all nodes that share its log."""
     return name in NODE_KEYS or listener_setting(name) is not None
 
 
 def check_may_change(changes: Changes, *, of_all: bool) -> None:
-    """Raises RequestError unless clients may set what ``changes`` set. ``of_all``: for all nodes."""
+    """Raises RequestError unless clients may make these changes. ``of_all``: for all nodes."""
     given = [name for name, value in changes.items() if value is not None]
     listeners = {name: found[1] for name in given if (found := listener_setting(name)) is not None}
     logs = settings_of_logs()
@@ -47,7 +47,7 @@ def check_may_change(changes: Changes, *, of_all: bool) -> None:
 
 
 def _is_fixed(name: str, logs: Mapping[str, object]) -> bool:
-    """Whether a broker's setting holds as long as the gateway runs."""
+    """Whether a broker's setting cannot change while the gateway runs."""
     is_changed_here = name in NODE_KEYS or name in logs or name in LISTENER_KEYS
     return is_kafkas(name) and not (name in DYNAMIC and is_changed_here)
 

@@ -1,4 +1,4 @@
-"""What has configs: topics, nodes, and groups of consumers."""
+"""The resources that have configs: topics, nodes, and groups of consumers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOGGER, CLIENT_METRICS = 8, 16  # kinds of a broker alone
 
 
 def is_of_no_kind(asked: Any) -> bool:
-    """Whether a resource is of a kind that no broker knows."""
+    """Whether no broker knows the kind of a resource."""
     return asked.resource_type not in {*Resource, LOGGER, CLIENT_METRICS}
 
 

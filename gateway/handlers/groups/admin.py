@@ -15,7 +15,7 @@ from ...security.rules import Resource
 from ..access.operations import NOT_ASKED, authorized_operations
 from .asking import ask, ask_each, by_topic
 
-_MEMBER_BYTES = 200  # about: of a member in an answer, without its metadata
+_MEMBER_BYTES = 200  # approximate size of a member in an answer, without its metadata
 
 
 def list_groups(request: Request, context: Context) -> None:

@@ -16,7 +16,7 @@ from ...request import Request
 from ..old.committed import commit_to_registry, fetch_from_registry
 from .asking import ask, ask_each, by_topic
 
-IN_REGISTRY = 0  # the version of both kinds of request whose offsets are in the registry, if there is a common one
+IN_REGISTRY = 0  # in this version of both kinds of request, offsets are in the registry, if the nodes share one
 NO_OFFSET = NO_TIMESTAMP = -1
 NO_EPOCH = NO_GENERATION = -1
 _OFFSET_BYTES = 20
@@ -118,7 +118,7 @@ def _fetched(request: Request, group: Any, error: ErrorCode, found: Fetched) -> 
         error, found = refused.code, {}
     if error and version < _FETCH_ERROR:
         found = dict.fromkeys(_wanted(group) or (), error)
-    if version == IN_REGISTRY:  # in which a partition without an offset is unknown
+    if version == IN_REGISTRY:  # in this version, a partition without an offset is unknown
         unknown = ErrorCode.unknown_topic_or_partition
         found = {each: unknown if value is None else value for each, value in found.items()}
     topics = [*by_topic((each, _offset(value)) for each, value in found.items())]

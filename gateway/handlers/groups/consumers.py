@@ -26,7 +26,7 @@ from .members import warn
 CONSUMER = "consumer"
 IS_OFF = "the consumer protocol of KIP-848 is off (group.coordinator.rebalance.protocols): set group.protocol=classic"
 _OWN_IDS = 1  # the first version of ConsumerGroupHeartbeat in which a member makes its id itself
-_MEMBER_BYTES = 300  # about: of a member in an answer, without its topics and partitions
+_MEMBER_BYTES = 300  # approximate size of a member in an answer, without its topics and partitions
 _PART_BYTES = 8
 _CONSUMER_MEMBER, _CLASSIC_MEMBER = 1, 0
 _REFUSED = {  # heartbeats that a person must mend
@@ -39,7 +39,7 @@ _REFUSED = {  # heartbeats that a person must mend
 
 
 def consumer_group_heartbeat(request: Request, context: Context) -> Mapping[str, Any] | None:
-    """Answers a member with its epoch, and with its partitions if they have changed or it says everything."""
+    """Answers with the member's epoch, and with its partitions if they have changed or its request is full."""
     if CONSUMER not in context.config.group_coordinator_rebalance_protocols:
         warn(request, context, f"cannot join the group {request.body.group_id!r}: {IS_OFF}")
         return {"error_code": ErrorCode.unsupported_version, "error_message": IS_OFF}
@@ -96,7 +96,7 @@ def _topic(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def describe_consumer_groups(request: Request, context: Context) -> Mapping[str, Any] | None:
-    """Answers with the members of groups of Kafka 4, and what each has and is to have."""
+    """Answers with the members of groups of Kafka 4, their current and their target assignments."""
     names = request.body.group_ids
     if CONSUMER not in context.config.group_coordinator_rebalance_protocols:
         return {"groups": [{"group_id": each, "error_code": ErrorCode.unsupported_version} for each in names]}

@@ -1,6 +1,6 @@
-"""OffsetCommit and OffsetFetch of version 0: offsets in the registry, where consumers of ZooKeeper's time keep them.
+"""OffsetCommit and OffsetFetch of version 0: offsets in the registry, where consumers that used ZooKeeper keep them.
 
-Later versions keep them in the log. As on a broker, the two places may have different offsets for a group.
+Later versions keep them in the log. As on a broker, the two may have different offsets for a group.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def fetch_old_format(
 def read_tier(log: TieredLog, led: LedPartition, offset: int, stop: int, max_bytes: int) -> TierRecords | None:
     """Returns the batches from the first record from ``offset`` on; None if there is none below ``stop``.
 
-    Raises as :func:`read_records`.
+    Raises the errors of :func:`read_records`.
     """
     found = search_from(led, log.reader(), offset, stop)
     return read_records(log, found, stop, max_bytes, Isolation.READ_UNCOMMITTED) if found < stop else None
@@ -77,7 +77,7 @@ def _answer(
     *,
     min_one_batch: bool,
 ) -> Fetched[Part]:
-    """Returns the answer with what is at ``offset``; its records are empty if old formats show none of that."""
+    """Returns the answer for ``offset``; it has no records if old formats cannot show what is there."""
     found = led.slice(
         offset,
         min(asked.max_bytes, left),

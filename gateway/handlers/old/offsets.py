@@ -16,7 +16,7 @@ def offsets_before(
 ) -> Mapping[str, Any]:
     """Answers with first offsets of segments not newer than a time, the largest first, up to the number asked for.
 
-    -1 is the latest time, -2 the earliest. A segment's time is that of its file; that of the log end is now.
+    -1 is the latest time, -2 the earliest. A segment's time is that of its file; the time of the log end is now.
     """
     now_ms = context.clock.now_ms()
     return {

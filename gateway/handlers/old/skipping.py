@@ -1,4 +1,4 @@
-"""Finds where old clients go on after markers and emptied batches, of which a message set has nothing.
+"""Finds where old clients continue after markers and emptied batches, which a message set cannot show.
 
 Such a client knows only the offsets of the messages it gets: after an answer without any, it asks for the same offset.
 """
@@ -10,7 +10,7 @@ from ...partitions.led_partition import LedPartition
 
 READ_BYTES = 256 * 1024  # at a time
 SEARCH_BYTES = 8 * 1024 * 1024  # per request
-READ_COST = 32 * 1024  # bytes that a read counts for at least: each segment needs one, however small it is
+READ_COST = 32 * 1024  # a read counts as at least this many bytes: each segment needs a read, however small it is
 OFFSETS_KEPT = 64  # per partition
 
 
@@ -18,7 +18,7 @@ def offset_with_records(led: LedPartition, offset: int) -> int:
     """Returns the first offset from ``offset`` on from which an old client can be given records.
 
     Returns the high watermark if there is none, and an earlier offset if the search reads too much for one request. The
-    next search from the same offset then continues there. Raises as :meth:`LogReader.read`.
+    next search from the same offset then continues there. Raises the errors of :meth:`LogReader.read`.
     """
 
     return led.ask(lambda log: search_from(led, log, offset, led.high_watermark))

@@ -24,14 +24,14 @@ READS_MAX = 16  # partitions that one fetch reads in a tier; each may have a lar
 
 
 class InTier(NamedTuple):
-    """A partition that is asked for an offset which only the tier has."""
+    """A partition from which a fetch wants an offset that only the tier has."""
 
     each: FetchPartition
     led: LedPartition
 
 
 class TierReading:
-    """What one fetch reads in the tier."""
+    """The reads of one fetch in the tier."""
 
     def __init__(self, request: Request, context: Context, isolation: Isolation) -> None:
         self._request, self._context, self._isolation = request, context, isolation
@@ -41,8 +41,8 @@ class TierReading:
     def ask(self, asked: Sequence[InTier], left: int, then: Callable[[], None]) -> None:
         """Reads at most ``left`` bytes, but at least a batch of each partition; then calls ``then``.
 
-        Of many partitions, reads some, whichever they are: so those that fail never keep the others from being read.
-        Only for the thread of the connection, which does not wait.
+        If there are many partitions, reads a random choice, so that failing ones cannot keep the others from being
+        read. Only for the thread of the connection, which does not wait.
         """
         context = self._context
         assert context.tier is not None
@@ -104,9 +104,9 @@ class TierReading:
             answer = answer_from_tier(led, each, found, left, version, most, min_one_batch=min_one_batch)
         elif key not in self._found:
             answer = Fetched(each.topic, each.partition, high_watermark=led.high_watermark)
-        else:  # old formats show nothing of what follows in the tier
+        else:  # old formats cannot show what follows in the tier
             after = each._replace(offset=led.local_log_start_offset)
-            with suppress(InTierError):  # what was in the directory has moved: the client asks again
+            with suppress(InTierError):  # the records in the directory have moved: the client asks again
                 return fetch_old_format(led, after, left, version, most, min_one_batch=min_one_batch)
             answer = Fetched(each.topic, each.partition, high_watermark=led.high_watermark)
         records = answer.records

@@ -16,7 +16,7 @@ from ...tiers.waiting import TierAnswers, TierQuestion
 WAIT_S = 30.0  # as in Kafka: remote.list.offsets.request.timeout.ms
 
 Asked = Mapping[TopicPartition, tuple[LedPartition, int]]  # a time, or LATEST_TIERED for the last offset of the tier
-Found = Mapping[TopicPartition, Any]  # what the tier has, None for nothing, or why it could not be read
+Found = Mapping[TopicPartition, Any]  # the tier's answer, None if it has nothing, or why it could not be read
 
 
 def ask_tier(request: Request, context: Context, asked: Asked, then: Callable[[Found], None]) -> None:
@@ -48,6 +48,6 @@ def _question(led: LedPartition, time: int) -> TierQuestion:
 
 
 def _offset_for_timestamp(log: TieredLog, time: int, stop: int) -> OffsetAndTimestamp | None:
-    """Returns the first record at or after a time, if it is below ``stop``: what follows is in the directory."""
+    """Returns the first record at or after a time, if it is below ``stop``; later records are in the directory."""
     found = log.reader().offset_for_timestamp(time, Isolation.READ_UNCOMMITTED)
     return None if found is None or found.offset >= stop else found

@@ -1,4 +1,4 @@
-"""Requests about transactions: what producers send, and what administrators ask.
+"""Requests about transactions, from producers and from administrators.
 
 Each function answers one kind of request; most run in the coordinator's thread.
 """

@@ -131,7 +131,7 @@ def write_markers(request: Request, context: Context) -> None:
 
 
 def _refusal(marker: Any) -> RequestError | None:
-    """Returns what is wrong with a marker's producer, if anything; on a broker this is an unknown server error."""
+    """Returns why a marker's producer is refused, if it is; on a broker this is an unknown server error."""
     if marker.producer_id < 0:
         return RequestError(ErrorCode.invalid_producer_id_mapping)
     return RequestError(ErrorCode.invalid_producer_epoch) if marker.producer_epoch < 0 else None

@@ -14,7 +14,7 @@ from ...request import Request
 from ...transactions.coordinator import TransactionCoordinator
 
 NO_PRODUCER = -1
-_FENCED_INIT, _FENCED = 4, 2  # first versions of InitProducerId, and of the others, that know PRODUCER_FENCED
+_FENCED_INIT, _FENCED = 4, 2  # first versions with PRODUCER_FENCED: of InitProducerId, of the others
 
 
 def ask(

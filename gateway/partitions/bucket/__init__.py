@@ -1,1 +1,1 @@
-"""The end of an object store: its partitions, what appends to them, and what follows the commits of others."""
+"""Partitions of a log on an object store, their appender, and the follower of others' commits."""

@@ -1,7 +1,7 @@
 """BucketAppender: appends to a log on an object store, the batches of all partitions together.
 
-A commit takes as long as a put and costs two. So the first batch that comes waits a moment for others, and what comes
-while a commit is under way waits for the next one. Each is answered when the commit is known to be there.
+A commit takes as long as a put and costs two. So the first batch waits a moment for others, and batches that come
+during a commit wait for the next one. Each is answered when its commit is known to exist.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class BucketAppender:
         self._looker.start()
 
     def append(self, append: Append) -> None:
-        """Appends a batch, after those that were given before. In no other thread: a commit takes long."""
+        """Appends a batch, after earlier ones; never in the caller's thread, because a commit takes long."""
         self._queue.put(append)
 
     def stop(self) -> None:
-        """Does what was given, and ends the threads."""
+        """Completes the queued appends, and ends the threads."""
         self._queue.put(None)
         self._thread.join()
         self._looker.stop()
@@ -81,7 +81,7 @@ class BucketAppender:
             self._append(self._group())
 
     def _group(self) -> list[Append]:
-        """Returns the appends of the next commit: those that come within the linger, as far as there is room."""
+        """Returns the appends of the next commit: those that come within the linger, as long as there is room."""
         first = self._next or self._queue.get()
         self._next = None
         if first is None:
@@ -97,7 +97,7 @@ class BucketAppender:
         return group
 
     def _within(self, due_s: float) -> Append | None:
-        """Returns the next append; None if none comes until then, or this ends."""
+        """Returns the next append; None if none comes in time, or the appender ends."""
         if self._is_ending:
             return None
         try:
@@ -108,7 +108,7 @@ class BucketAppender:
         return found
 
     def _append(self, group: Sequence[Append]) -> None:
-        with ExitStack() as holding:  # the transaction that is checked is the one that gets the batches
+        with ExitStack() as holding:  # the transaction must not change between this check and its batches
             for producer in {each.transaction for each in group if each.transaction is not None}:
                 holding.enter_context(self._transactions.held(producer))
             allowed = [(each, batch) for each in group if (batch := self._checked(each)) is not None]
@@ -116,7 +116,7 @@ class BucketAppender:
                 self._do(*zip(*allowed, strict=True))
 
     def _checked(self, append: Append) -> ClientBatch | None:
-        """Returns the batch of an append if its check lets it pass; otherwise it was answered."""
+        """Returns the batch of an append if it passes its check; None if the check has refused and answered it."""
         assert isinstance(append.led, BucketPartition)
         try:
             if append.check is not None:
@@ -132,7 +132,7 @@ class BucketAppender:
         began_s = time.perf_counter()
         try:
             results = append_batches(self._log, batches)
-        except Exception as error:  # of the store, or ours: each client gets an answer
+        except Exception as error:  # an error of the store or a bug: each client gets an answer
             _log_failure(error)
             if isinstance(error, (StorageError, OutcomeUnknownError, OSError)):
                 jobs = [*jobs, *self._waiting()]
@@ -144,9 +144,10 @@ class BucketAppender:
             _answer(each, result)
 
     def _waiting(self) -> list[Append]:
-        """Takes what waits out of the queue, to be refused after a failure of the store.
+        """Removes the waiting appends from the queue, to refuse them after a failure of the store.
 
-        Later batches of a new producer must not be taken without its first one: any sequence may begin.
+        Later batches of a new producer must not be accepted without its first one: a new producer may begin at any
+        sequence.
         """
         found, self._next = [] if self._next is None else [self._next], None
         while (each := self._within(time.monotonic())) is not None:
@@ -185,7 +186,7 @@ class BucketAppender:
         done: Callable[[Exception | None], None],
         soon: Soon | None = None,
     ) -> None:
-        """Refuses a change: there are no files, and no markers of transactions."""
+        """Refuses a change: on an object store there are no files, and no markers of transactions."""
         done(RequestError(ErrorCode.policy_violation, f"{led.topic}: a log on an object store has no such records"))
 
 

@@ -1,7 +1,7 @@
 """BucketFollower: a thread that reads what others committed to a log on an object store.
 
-A look is one request if there is nothing new. While a client waits for records, there is a look every interval;
-otherwise one a second, which finds new topics.
+A check is one request if there is nothing new. While a client waits for records, it checks once per interval; otherwise
+once per second, to find new topics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class BucketFollower:
-    """Wakes the fetches that wait for what others committed, and closes the partitions of topics that they deleted."""
+    """Wakes the fetches that wait for records that others committed, and closes partitions of deleted topics."""
 
     def __init__(self, partitions: Partitions, topics: Topics, manager: LogManager, interval_ms: int) -> None:
         """``manager``: of the log on the object store, which reads what others committed."""
@@ -31,7 +31,7 @@ class BucketFollower:
         self._seen = topics.changes
         self._idle_until_s = 0.0
         self._worker = Worker("gateway-follower")
-        self._is_waking = False  # or will be
+        self._is_waking = False  # also True if it is about to
 
     def start(self) -> None:
         """Starts the thread."""
@@ -74,7 +74,7 @@ class BucketFollower:
         self._look_at_topics()
 
     def _look_at_topics(self) -> None:
-        """Closes the partitions of topics that no longer exist, or were made again, or have other settings."""
+        """Closes the partitions of topics that were deleted or made again, or whose settings have changed."""
         changes = self._topics.changes
         if changes == self._seen:
             return

@@ -1,7 +1,7 @@
 """BucketPartition: a led partition whose log is on an object store.
 
-What commits say is shown, and nothing else: the high watermark is the end of the partition in the state. A read of
-records waits for the store, so it is for threads that may wait.
+Clients see committed records only: the high watermark is the end of the partition in the state. A read of records waits
+for the store, so it is for threads that may wait.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class BucketPartition(LedPartition):
             return read_slice(self._caught_up(), offset, max_bytes, isolation, min_one_batch=min_one_batch, whole=whole)
 
     def _caught_up(self) -> LogWatcher:
-        """Returns the watcher, which shows what the state has; sends no request to look for more."""
+        """Returns the watcher at the known state; sends no request to the store."""
         self._check_here()
         self._watcher.catch_up(self._watcher.checkpoints.read())
         return self._watcher
@@ -76,7 +76,7 @@ class BucketPartition(LedPartition):
 
     @property
     def leader_epoch(self) -> int:
-        latest = self._watcher.epochs.latest  # of a copied log; what is appended here has epoch 0
+        latest = self._watcher.epochs.latest  # the epoch of a copied log; records appended here have epoch 0
         return 0 if latest is None else latest.epoch
 
     def ask(self, question: Callable[[LogReader], T]) -> T:
@@ -84,12 +84,15 @@ class BucketPartition(LedPartition):
             return question(self._caught_up())
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """As :meth:`LedPartition.epoch_end`: every epoch ends at the log end, for nothing is ever cut off here."""
+        """Like :meth:`LedPartition.epoch_end`.
+
+        Every epoch ends at the log end, because nothing is ever truncated here.
+        """
         self._check_here()
         return (epoch, self.high_watermark) if 0 <= epoch <= self.leader_epoch else (NO_EPOCH, NO_OFFSET)
 
     def segment_times(self, now_ms: int) -> Sequence[tuple[int, int]]:
-        """As :meth:`LedPartition.segment_times`: a segment's time is the largest of its records."""
+        """Like :meth:`LedPartition.segment_times`; a segment's time is the largest timestamp of its records."""
 
         def times(log: LogReader) -> Sequence[tuple[int, int]]:
             found = [each for each in log.describe_segments() if each.size]
@@ -121,7 +124,7 @@ class BucketPartition(LedPartition):
 
     @property
     def is_behind(self) -> bool:
-        """Always: only a request to the store can tell whether others have committed."""
+        """Always True: only a request to the store can show whether others have committed."""
         return True
 
     @property
@@ -137,13 +140,13 @@ class BucketPartition(LedPartition):
         return not self.is_gone and (self.topic_id, self.partition) in self._log.state.partitions
 
     def has_moved(self) -> bool:
-        """Whether the high watermark or the last stable offset is another one than at the last call. For one thread."""
+        """Whether the high watermark or the last stable offset has changed since the last call. For one thread."""
         before, self._woken_at = self._woken_at, self.ends
         return before != self._woken_at
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The high watermark and the last stable offset, which the end of a transaction moves alone."""
+        """The high watermark and the last stable offset; the end of a transaction moves only the latter."""
         found = self._log.state.partitions.get((self.topic_id, self.partition))
         return self._woken_at if found is None else (found.end, found.stable_end)
 
@@ -159,7 +162,7 @@ class BucketPartition(LedPartition):
 
 
 def open_bucket_partition(manager: LogManager, wanted: TopicPartition) -> LedPartition:
-    """Opens a partition of a log on an object store. Raises as :meth:`LogManager.open_watcher`."""
+    """Opens a partition of a log on an object store. Raises the errors of :meth:`LogManager.open_watcher`."""
     log = manager.bucket
     assert log is not None
     topic_id = log.state.topic_ids.get(wanted.topic)

@@ -1,5 +1,5 @@
-"""Logins by OAUTHBEARER (RFC 7628): JWTs, and the keys of those who sign them.
+"""Logins by OAUTHBEARER (RFC 7628): JWTs, and the keys of their issuers.
 
-``exchange`` is one login, ``tokens`` says what a token must have, ``keys`` reads and refreshes the keys. PyJWT, of the
-extra ``oauth``, checks signatures and claims.
+``exchange`` is one login, ``tokens`` checks tokens, ``keys`` reads and refreshes the keys. PyJWT, of the extra
+``oauth``, checks signatures and claims.
 """

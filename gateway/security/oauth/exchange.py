@@ -18,11 +18,11 @@ _INVALID = "Invalid OAUTHBEARER client first message"
 
 
 class TokenError(Exception):
-    """A token is not accepted. The message says why, without the token, and is for the log."""
+    """A token is not accepted. The message gives the reason, without the token, and is for the log."""
 
 
 class Token(NamedTuple):
-    """What a token says."""
+    """The content of a valid token."""
 
     user: str
     expires_s: float  # since 1970
@@ -32,24 +32,24 @@ class Tokens(Protocol):
     """Checks tokens. For any thread."""
 
     def check(self, token: str) -> Token:
-        """Returns what a token says. Raises TokenError unless it is valid now."""
+        """Returns the content of a token. Raises TokenError unless it is valid now."""
         ...
 
     def start(self) -> None:
-        """Reads the keys, and starts to follow them."""
+        """Reads the keys, and starts to follow their changes."""
         ...
 
     def stop(self) -> None:
-        """Ends that."""
+        """Stops following the keys."""
         ...
 
 
 class BearerExchange:
-    """One login, of one message with a token; if that is refused, the client sends another to hear why."""
+    """One login: one message with a token. If that is refused, the client sends a second one to get the reason."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.user: str | None = None  # once it has proved itself
-        self.expires_s: float | None = None  # when the token does, in seconds since 1970
+        self.expires_s: float | None = None  # when the login expires, with the token; in seconds since 1970
         self.claimed_user = ""
         self._tokens = tokens
         self._problem = ""
@@ -57,7 +57,7 @@ class BearerExchange:
     def answer(self, message: bytes) -> bytes:
         """Returns the answer to a message: nothing for a good token, an error in JSON for another.
 
-        Raises LoginError if the message is wrong, and for whatever follows a token that was refused.
+        Raises LoginError if the message is malformed, and for every message after a refused token.
         """
         if self._problem:
             raise LoginError(REFUSED, self._problem)

@@ -1,7 +1,7 @@
 """Keys: the public keys that tokens may be signed with, from a file or a URL (JWKS, RFC 7517).
 
-Only keys of RSA (2048 bits or more), of curves, and of Ed25519 and Ed448 are taken, each for its own algorithms: so no
-token can name ``none``, or take a public key for a secret.
+Only keys of RSA (2048 bits or more), elliptic curves, Ed25519 and Ed448 are used, each for its own algorithms; so no
+token can name ``none``, or use a public key as a secret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..whole_file import Watched
 BYTES_MAX = 1 << 20  # of a JWKS
 KEYS_MAX = 1_000
 TIMEOUT_S = 10.0  # of a request
-HURRY_S = 10.0  # a key that nobody knows makes the URL be read again, at most so often
+HURRY_S = 10.0  # an unknown key causes a new read of the URL, at most so often
 RSA_BITS_MIN = 2048
 
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -52,7 +52,7 @@ class Keys(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ends that."""
+        """Stops following changes."""
         ...
 
     def find(self, key_id: str | None, algorithm: str) -> Sequence[Key]:
@@ -108,15 +108,18 @@ class FileKeys:
     """Keys in a file, which is read again when it has changed."""
 
     def __init__(self, setting: str, path: str) -> None:
-        """``setting``: its name, for errors. Raises InvalidConfigError if it has no keys, or cannot be read."""
+        """``setting``: the name of the setting, for errors.
+
+        Raises InvalidConfigError if the file has no keys, or cannot be read.
+        """
         self._setting, self._path = setting, path
         self._file: Watched[Sequence[Key]] = Watched(path, self._read, "keys of OAUTHBEARER")
 
     def start(self) -> None:
-        """Nothing: each login looks."""
+        """Does nothing: each login checks the file."""
 
     def stop(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def find(self, key_id: str | None, algorithm: str) -> Sequence[Key]:
         """Returns the keys that a token may be signed with."""
@@ -134,7 +137,7 @@ class FileKeys:
 
 
 class UrlKeys:
-    """Keys that a thread reads from a URL: at the start, at times, and when a token names one that nobody knows."""
+    """Keys that a thread reads from a URL: at the start, at intervals, and when a token names an unknown key."""
 
     def __init__(
         self,
@@ -166,7 +169,7 @@ class UrlKeys:
         self._thread.join()
 
     def find(self, key_id: str | None, algorithm: str) -> Sequence[Key]:
-        """Returns the keys that a token may be signed with; if there is none, has the URL read again soon."""
+        """Returns the keys that a token may be signed with; if there is none, schedules a new read of the URL."""
         found = _fitting(self._keys, key_id, algorithm)
         now_s = time.monotonic()
         if not found and now_s - self._hurried_s >= HURRY_S:
@@ -205,7 +208,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def fetched(url: str) -> bytes:
-    """Returns what is at a URL, of at most BYTES_MAX. Raises OSError, and ValueError if it is larger."""
+    """Returns the content of a URL, of at most BYTES_MAX. Raises OSError, and ValueError if it is larger."""
     handlers = (_NoRedirects(), urllib.request.HTTPSHandler(context=ssl.create_default_context()))
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
     with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S) as answer:

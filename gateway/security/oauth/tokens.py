@@ -1,4 +1,4 @@
-"""Tokens: what a JWT must have, as ``BrokerJwtValidator`` asks it: signature, times, issuer, audience and claims."""
+"""Tokens: checks of a JWT, like ``BrokerJwtValidator``: signature, times, issuer, audience and claims."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JwtTokens:
         self.start, self.stop = keys.start, keys.stop
 
     def check(self, token: str) -> Token:
-        """Returns what a token says. Raises TokenError unless it is valid now."""
+        """Returns the content of a token. Raises TokenError unless it is valid now."""
         try:
             head = jwt.get_unverified_header(token)
         except PyJWTError:
@@ -48,7 +48,7 @@ class JwtTokens:
         return jwt.decode(
             token,
             key,
-            algorithms=[algorithm],  # which the key is for
+            algorithms=[algorithm],  # the one that the key is for
             audience=sorted(config.sasl_oauthbearer_expected_audience) or None,
             issuer=config.sasl_oauthbearer_expected_issuer or None,
             leeway=config.sasl_oauthbearer_clock_skew_seconds,
@@ -70,7 +70,7 @@ class JwtTokens:
 
 
 def made_tokens(config: GatewayConfig) -> JwtTokens:
-    """Returns the checks of the settings. Raises InvalidConfigError for a URL or a file that cannot be used."""
+    """Returns the token checks for the settings. Raises InvalidConfigError for a URL or a file that cannot be used."""
     url = config.sasl_oauthbearer_jwks_endpoint_url
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):

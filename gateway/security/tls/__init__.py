@@ -1,1 +1,1 @@
-"""TLS of the server, and the users that certificates of clients name."""
+"""TLS of the server, and the users named by clients' certificates."""

@@ -1,7 +1,7 @@
 """PrincipalRules: ``ssl.principal.mapping.rules``, which names users by their certificates, as ``SslPrincipalMapper``.
 
-Rules are separated by commas: ``DEFAULT``, the whole name; or ``RULE:pattern/replacement/``, with ``L`` or ``U`` behind
-it for lower or upper case. The first rule whose pattern is that of the whole name counts.
+Rules are separated by commas: ``DEFAULT``, the whole name; or ``RULE:pattern/replacement/``, with ``L`` or ``U`` after
+it for lower or upper case. The first rule whose pattern matches the whole name counts.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ def _rule(pattern: str, replacement: str, case: str) -> _Rule:
 
 
 def _replacement(pattern: re.Pattern[str], given: str) -> Callable[[re.Match[str]], str]:
-    """Returns what makes the text for a match, by Java's rules: ``$1`` and ``${name}`` are groups, ``\\`` escapes.
+    """Returns a function that builds the replacement for a match.
 
-    ``$12`` is group 1 and a 2 if there is no group 12; a group that there is not is taken as it is written.
+    Java's rules: ``$1`` and ``${name}`` are groups, ``\\`` escapes. ``$12`` is group 1 and a 2 if there is no group 12;
+    a reference to a missing group stays as written.
     """
     parts: list[str | int] = []
     for each in _PART.finditer(given):
