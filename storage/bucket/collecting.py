@@ -72,14 +72,14 @@ def _milliseconds(key: str, value: str) -> int:
 
 
 class Collected(NamedTuple):
-    """What a run deleted, or would delete."""
+    """The objects that a run deleted, or would delete."""
 
     uncommitted: int = 0  # writes and segments that nobody committed
     dropped: int = 0  # writes and segments that the log had
     objects: int = 0
     bytes: int = 0
     checkpoints: int = 0  # old ones
-    waiting: int = 0  # bytes that the log does not name, and that are too young
+    waiting: int = 0  # bytes of unnamed objects that are still too young to delete
 
     def __str__(self) -> str:
         return (
@@ -93,10 +93,10 @@ class Collected(NamedTuple):
 class _Candidates(NamedTuple):
     """Writes and segments that the log did not name when their objects were listed."""
 
-    objects: Mapping[str, Sequence[ObjectFacts]]  # by id; none: only to be forgotten
+    objects: Mapping[str, Sequence[ObjectFacts]]  # by id; an id without objects is only to be forgotten
     now_ms: int
     limits: CollectLimits
-    old_commit: int  # what this commit or an earlier one dropped was dropped long enough ago
+    old_commit: int  # objects dropped by this commit or earlier ones are old enough
 
     def doomed(self, state: State) -> dict[str, bool]:
         """Returns the ids to delete now, and of each whether it was in the log."""
@@ -139,15 +139,15 @@ def collect(log: CommitLog, limits: CollectLimits | None = None, *, dry_run: boo
 def unnamed_objects(log: CommitLog) -> list[str]:
     """Returns the keys of writes and segments that the log does not name: dropped ones, and those of killed processes.
 
-    A write that is in progress is one of them until its commit.
+    This includes a write in progress until its commit.
     """
     return sorted(facts.key for found in _listed(log.store, log.catch_up()).values() for facts in found)
 
 
 def abort_overdue(log: CommitLog, *, dry_run: bool = False) -> list[ClientTransaction]:
-    """Aborts the transactions of clients that are open for longer than their timeouts, by the store's clock.
+    """Aborts clients' transactions that have been open for longer than their timeouts, by the store's clock.
 
-    Their gateways abort them, unless they were killed. Returns the transactions. Raises as :func:`collect`.
+    Their gateways abort them, unless they were killed. Returns the transactions. Raises the errors of :func:`collect`.
     """
     opened = list(log.catch_up().open.values())
     now_ms = _store_time(log) if opened else 0
@@ -214,7 +214,7 @@ def _listed(store: ObjectStore, state: State) -> dict[str, list[ObjectFacts]]:
 
 
 def _newest_older(log: CommitLog, than_ms: int) -> int:
-    """Returns the last commit that is older, by the store's clock; 0 if none is."""
+    """Returns the last commit that is not newer than a time, by the store's clock; 0 if there is none."""
 
     def is_older(number: int) -> bool:
         facts = patiently(log.attempts(), lambda: log.store.head(commit_key(number)))

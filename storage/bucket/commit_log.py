@@ -5,10 +5,10 @@ Rules that keep a commit from being lost or doubled:
 - Commits are numbered without gaps, and none is ever deleted or replaced.
 - After any answer but success, reading the object decides. While it is absent, the same bytes are put under the same
   number again: an earlier put may still arrive, but it has the same bytes.
-- If another writer's commit has the number, ours can never get it. Then the proposal is called again, on the state
-  with that commit, and its result gets new bytes.
-- Before each put, the commit that it follows is read. Where that is missing or another one, the log was deleted, made
-  again, or set back to an older copy, and nothing is put: it would be in another log, or behind missing commits.
+- If another writer's commit has the number, ours can never get it. Then the proposal runs again, on the state with that
+commit, and its result is encoded again.
+- Before each put, the commit that it follows is read. If that is missing or different, the log was deleted, made again,
+or set back to an older copy. Then nothing is put: the commit would be in another log, or after missing ones.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class CommitLog:
         self._watchers = [*self._watchers, watcher]
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
-        """Ends :meth:`watch` for ``watcher``."""
+        """Cancels :meth:`watch` for ``watcher``."""
         self._watchers = [each for each in self._watchers if each != watcher]
 
     def catch_up(self) -> State:
@@ -123,7 +123,7 @@ class CommitLog:
             commit = self._read(self._state.number + 1)
         if self._state.number // EVERY > before // EVERY:
             with self._moving:
-                self._state.forget_unnamed()  # or the memory of a process that only reads would grow for ever
+                self._state.forget_unnamed()  # otherwise the memory of a process that only reads would grow without end
 
     def _apply(self, commit: Commit) -> None:
         try:
@@ -138,7 +138,7 @@ class CommitLog:
     def is_current(self) -> bool:
         """Whether the store has the same log as before: not another one in its place, and not an older copy of it.
 
-        Looks at the state's last commit, or at what names the log if there is no commit yet. One request. Raises as
+        Reads the state's last commit, or the log's identity if there is no commit yet. One request. Raises as
         :meth:`catch_up`.
         """
         try:
@@ -171,8 +171,8 @@ class CommitLog:
         """Adds a commit with the change that ``propose`` returns; returns it when all readers can see it, or None.
 
         Raises what ``propose`` raises, with nothing written; LogReplacedError unless the log :meth:`is_current`, which
-        takes one request; OutcomeUnknownError if the store did not answer until the deadline, so that the commit may be
-        there or come later; StorageError if others' commits came first until then.
+        takes one request; OutcomeUnknownError if the store did not answer until the deadline, so that the commit may
+        exist or appear later; StorageError if others' commits came first until then.
         """
         with self._lock:
             attempts = self.attempts()
@@ -186,7 +186,7 @@ class CommitLog:
             return None
 
     def _signed(self, change: Change) -> Commit:
-        """Returns the next commit. Raises StorageError if it could not follow the state."""
+        """Returns the next commit. Raises StorageError if it does not fit the state."""
         state = self._state
         uid = f"{self._random.getrandbits(128):032x}"
         commit = Commit(state.number + 1, uid, state.uid, self._clock.now_ms(), self._by, change)

@@ -17,7 +17,7 @@ from .staged_objects import FilledSlice, encode_object
 def encode_filler(
     write: str, topic_id: str, partition: int, spans: Sequence[int]
 ) -> tuple[StagedObject, bytes, Int64s]:
-    """Returns an object with an empty batch for each number of offsets, its bytes, and the slices that a commit names.
+    """Returns an object with one empty batch per number of offsets, its bytes, and the slices for the commit.
 
     Each batch is a slice of its own, so that a segment can replace it alone.
     """
@@ -39,6 +39,6 @@ def is_filler(part: Slice | Segment) -> bool:
 
 
 def empty_batch(offsets: int) -> bytes:
-    """Returns a batch without records that takes so many offsets, from 0 on."""
+    """Returns a batch without records that covers this many offsets, from 0 on."""
     length = v2.LAYOUT.itemsize - LOG_OVERHEAD
     return v2.encode_header(v2.Header(0, length, 0, v2.MAGIC, 0, 0, offsets - 1, -1, -1, -1, -1, -1, 0), b"")

@@ -33,14 +33,14 @@ logger = logging.getLogger(__name__)
 
 
 class Identity(NamedTuple):
-    """What ``commitlog.json`` says."""
+    """The content of ``commitlog.json``."""
 
     log_id: str  # 32 hex digits
     created_ms: int
 
 
 def read_identity(store: ObjectStore, attempts: Attempts) -> Identity | None:
-    """Returns what names the log; None if there is nothing. Raises CorruptionError, also for a newer format."""
+    """Returns the identity of the log; None if it is missing. Raises CorruptionError, also for a newer format."""
     return read_object(store, IDENTITY, IDENTITY_BYTES_MAX, _decode_identity, attempts)
 
 
@@ -54,7 +54,7 @@ def _decode_identity(data: bytes) -> Identity:
 def load_state(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]) -> State:
     """Returns the state after the last commit.
 
-    Raises CorruptionError if a commit is damaged, follows another than its predecessor, or is missing before others:
+    Raises CorruptionError if a commit is damaged, does not follow its predecessor, or is missing before others:
     an expiry rule of the bucket may have deleted it. Raises ObjectStoreError.
     """
     state = _newest_checkpoint(store, log_id, attempts) or State(log_id)
@@ -77,7 +77,7 @@ def lists_commits(store: ObjectStore, attempts: Attempts, after: str = "") -> st
 
 
 def find_head(exists: Callable[[int], bool], known: int) -> int:
-    """Returns the last number for which ``exists`` is true, in steps that double and then halve.
+    """Returns the last number for which ``exists`` is true, by steps that double and then halve.
 
     All numbers from ``known`` up to it must exist; ``known`` itself is not tested. One call if ``known`` is the last.
     """
@@ -130,7 +130,7 @@ def read_hint(store: ObjectStore, attempts: Callable[[], Attempts]) -> int:
 def _believed(
     store: ObjectStore, log_id: str, newest: int, attempts: Callable[[], Attempts], down_to: int = 0
 ) -> Iterator[State]:
-    """Yields the states of checkpoint ``newest`` and of some before it, if they are valid."""
+    """Yields the states of checkpoint ``newest`` and of some earlier ones, if they are valid."""
     last = max(down_to, newest - CHECKPOINTS_TRIED * EVERY)
     for number in range(newest, last, -EVERY):
         state = _checkpoint(store, number, attempts)
@@ -154,9 +154,9 @@ def _checkpoint(store: ObjectStore, number: int, attempts: Callable[[], Attempts
 
 
 def _replay(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) -> None:
-    """Applies the commits that follow, up to one that is not there; reads one, then two at once, then four, and so on.
+    """Applies the commits that follow, up to the first missing one; reads one, then two at once, then four, and so on.
 
-    So many commits are read in a few round trips, and a current state takes one request.
+    So a long sequence takes few round trips, and a current state takes one request.
     """
     at_once = 1
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -170,14 +170,15 @@ def _replay(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) 
             if behind and not any(behind):
                 return
             if behind and read_commit(store, state.number + 1, attempts()) is None:
-                raise _hole(store, state)  # it is no commit that was written just now, between the requests
+                raise _hole(store, state)  # it was not written just now, between the two requests
             at_once = min(2 * at_once, AT_ONCE)
 
 
 def _check_end(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) -> None:
-    """Raises CorruptionError if commits after missing ones are there: nothing must be written into the hole.
+    """Raises CorruptionError if commits exist after missing ones, because nothing must be written into the hole.
 
-    Only a list finds them if many are missing. A name in it is looked up, and a list that lacks it does no harm.
+    If many are missing, only a list finds the later ones. A name in the list is checked, and an incomplete list does no
+    harm.
     """
     are_more = _exists(store, state.number + 2, attempts)
     if not are_more:

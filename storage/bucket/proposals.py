@@ -52,8 +52,8 @@ def open_app(
 ) -> OpenChange:
     """Proposes to take over an app.
 
-    ``after``: the runs that this one may follow; by default any. Raises ProducerFencedError if the app is of another
-    one, and ProgressMismatchError if its progress is that of another query.
+    ``after``: the runs that this one may follow; by default any. Raises ProducerFencedError if the app belongs to
+    another run, and ProgressMismatchError if its progress is that of another query.
     """
     last = state.apps.get(app)
     if last and after is not None and last.run not in after:
@@ -70,7 +70,7 @@ def open_app(
 def claim_app(
     log: CommitLog, app: str, query: str | None, run: str | None, after: Collection[str] | None = None
 ) -> Claim:
-    """Takes over an app; later writes of others for it are refused. Raises like :func:`open_app`."""
+    """Takes over an app; later writes for it by others are refused. Raises like :func:`open_app`."""
     commit = log.commit(lambda state: open_app(state, app, query, run, after))
     assert commit is not None
     assert isinstance(commit.change, OpenChange)

@@ -34,7 +34,7 @@ def open_root(
 
     ``create``: makes an empty log if there is none, after :func:`check_store` passed, which takes a minute once.
     Raises NotALogDirError if there is none, StorageError, with the counts, if the store must not hold a log,
-    CorruptionError if commits are there but not what names the log, and ObjectStoreError.
+    CorruptionError if there are commits but no identity, and ObjectStoreError.
     """
     store = store or open_store(url)
     clock, random, patience = clock or SystemClock(), random or SystemRandom(), patience or Patience.of_process()
@@ -53,7 +53,7 @@ def open_root(
 
 
 def _check_empty(store: ObjectStore, attempts: Attempts) -> None:
-    """Raises CorruptionError if commits are there: a log whose name is lost must not become another one."""
+    """Raises CorruptionError if there are commits: a log that lost its identity must not get a new one."""
     if lists_commits(store, attempts) is not None:
         raise CorruptionError("is missing, but commits are there: restore it", path=f"{store.url}/{IDENTITY}")
 
@@ -65,7 +65,7 @@ def _check_word(url: str, check: Callable[[str], Sequence[Finding]]) -> None:
 
 
 def _create_identity(store: ObjectStore, clock: Clock, random: Random, attempts: Attempts) -> Identity:
-    """Writes the name of a new log; returns that of another process if it was faster."""
+    """Writes the identity of a new log; returns that of another process if it was faster."""
     created = Identity(f"{random.getrandbits(128):032x}", clock.now_ms())
     data = json.dumps({"format": FORMAT, "logId": created.log_id, "createdMs": created.created_ms}).encode()
     while True:

@@ -2,7 +2,7 @@
 
 ::
 
-    slices: each the batches of one partition, one behind the other; base offsets from 0 on in the slice, epoch 0;
+    slices: each the batches of one partition, one after the other; base offsets from 0 on in the slice, epoch 0;
             only batches of clients have a producer. A slice of a transaction is followed by another one: an empty
             batch with as many offsets, which takes its place if the transaction is aborted
     footer: zlib of JSON {"v", "write", "slices": [{topicId, p, at, len, records, batches, maxTs}],
@@ -30,7 +30,7 @@ from .stores.port import ObjectStore
 FOOTER_BYTES_MAX = 64 << 20  # of JSON
 MAGIC = b"CLSTAGE1"
 VERSION = 1
-END_BYTES = 16 << 10  # of an object, read at once: footers are rarely longer
+END_BYTES = 16 << 10  # bytes at the end of an object that are read at once: footers are rarely longer
 TAIL = struct.Struct(">II8s")  # length and CRC-32C of the footer, magic
 
 
@@ -53,9 +53,9 @@ Slices = Sequence[tuple[tuple[str, int], FilledSlice]]
 
 
 def rows_of(slices: Slices, number: int) -> Iterator[tuple[tuple[str, int], list[int]]]:
-    """Yields what a commit says of each slice of an object: a row with the columns of a commit's slices.
+    """Yields the row of each slice of an object, with the columns of a commit's slices.
 
-    ``number``: of the object in its commit. Positions follow the order of the slices, as in :func:`encode_object`.
+    ``number``: that of the object in its commit. Positions follow the order of the slices, as in :func:`encode_object`.
     """
     at = 0
     for key, each in slices:

@@ -25,8 +25,8 @@ from .staged_objects import TAIL, FilledSlice, encode_object, rows_of
 from .stores.patience import Attempts, Patience
 from .stores.port import PUT_BYTES_MAX, ObjectStore
 
-STAGED_BYTES_MAX = 32 << 20  # of an object's slices, unless it is one batch that is larger
-BATCH_BYTES_MAX = PUT_BYTES_MAX - (64 << 10)  # of a batch: it has an object to itself, whose footer is small
+STAGED_BYTES_MAX = 32 << 20  # limit of an object's slices; a larger batch is alone in its object
+BATCH_BYTES_MAX = PUT_BYTES_MAX - (64 << 10)  # limit of a batch: such an object has only this batch, and a small footer
 
 
 class StagedTopic(NamedTuple):
@@ -58,10 +58,10 @@ def combined(tasks: Iterable[Staged]) -> Staged:
 
 
 class Stager:
-    """Stages the batches that one attempt of a task writes. For one thread; puts in another while the task goes on.
+    """Stages the batches that one attempt of a task writes.
 
-    Staged records become visible only by a commit. Objects of a task that failed, or whose result is not used, are
-    deleted by the collector.
+    For one thread; a second thread puts objects while the task continues. Staged records become visible only by a
+    commit. Objects of a task that failed, or whose result is not used, are deleted by the collector.
     """
 
     def __init__(
@@ -122,7 +122,10 @@ class Stager:
         return AppendInfo(first, first + records - 1, newest, time_ms, size)
 
     def finish(self) -> Staged:
-        """Puts the remaining batches and waits; returns what the commit must name. Raises like :meth:`append`."""
+        """Puts the remaining batches and waits; returns the objects and slices for the commit.
+
+        Raises like :meth:`append`.
+        """
         try:
             self._put()
             self._wait()
@@ -135,7 +138,7 @@ class Stager:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _fitting(self, headers: BatchHeaders) -> Iterator[BatchHeaders]:
-        """Yields the batches in runs that fit into the object; puts it, and begins another, where none fits.
+        """Yields the batches in runs that fit into the object; when none fits, puts the object and begins another.
 
         An empty object takes one batch of any size.
         """
@@ -173,7 +176,7 @@ class Stager:
         self._filled += len(data)
 
     def _put(self) -> None:
-        """Begins to put the object that was filled; waits for the one before it first, so that two are in memory."""
+        """Begins to put the filled object; first waits for the previous one, so that at most two are in memory."""
         if not self._filling:
             return
         slices, self._filling, self._filled = list(self._filling.items()), {}, 0
@@ -192,9 +195,9 @@ class Stager:
 
 
 def check_fits_put(size: int) -> None:
-    """Raises RecordTooLargeError for a batch of ``size`` bytes that no put takes.
+    """Raises RecordTooLargeError for a batch of ``size`` bytes that is too large for a put.
 
-    Only a topic whose ``max.message.bytes`` is from another place than this log, such as a copy, can have such batches.
+    Only a topic whose ``max.message.bytes`` was not set in this log, such as a copy, can have such batches.
     """
     if size > BATCH_BYTES_MAX:
         raise RecordTooLargeError(

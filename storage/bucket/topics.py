@@ -51,12 +51,12 @@ def create_topic(
 
 
 def check_configs(configs: Mapping[str, str]) -> None:
-    """Raises InvalidConfigError for settings that a topic cannot have, anywhere or on an object store."""
+    """Raises InvalidConfigError for settings that no topic, or no topic on an object store, can have."""
     _check_bounds(configs, LogConfig.from_mapping(configs))
 
 
 def _check_bounds(given: Mapping[str, str | None], config: LogConfig) -> None:
-    """Raises InvalidConfigError if one of the settings that are ``given`` promises what an object store cannot keep."""
+    """Raises InvalidConfigError if a ``given`` setting cannot be fulfilled on an object store."""
     if given.get("max.message.bytes") is not None and config.max_message_bytes > BATCH_BYTES_MAX:
         raise InvalidConfigError(
             f"max.message.bytes = {config.max_message_bytes}: must be at most {BATCH_BYTES_MAX} on an object store, "
@@ -67,7 +67,7 @@ def _check_bounds(given: Mapping[str, str | None], config: LogConfig) -> None:
 def ensure_topic(
     state: State, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
 ) -> TopicChange | None:
-    """Proposes a topic if it is missing, with one partition by default; None if it is there.
+    """Proposes a topic if it is missing, with one partition by default; None if it exists.
 
     Raises TopicExistsError if the topic has another number of partitions, or other values of ``configs``; None: any.
     """
@@ -91,7 +91,7 @@ def alter_configs(state: State, name: str, changes: Mapping[str, str | None]) ->
 
 
 def add_partitions(state: State, name: str, total: int) -> TopicChange:
-    """Proposes more partitions, so that there are ``total``. Raises as :func:`alter_configs`."""
+    """Proposes more partitions, so that there are ``total``. Raises the errors of :func:`alter_configs`."""
     topic = find_topic(state, name)
     check_more_partitions(name, topic.partitions, total)
     return TopicChange("partitions", name, topic.topic_id, total)

@@ -34,7 +34,7 @@ def replace_parts(
     replaced: Sequence[Part],
     before: Sequence[Part] = (),
 ) -> SwapChange | None:
-    """Proposes a segment that was made from ``replaced``, and from what it knows of the parts ``before`` them.
+    """Proposes a segment that was made from ``replaced``; it also depends on the parts ``before`` them.
 
     Returns None if another segment has replaced these offsets in the meantime (retention may have dropped the first
     ones), or if it took too long and was made void. Then the objects put for it are garbage.
@@ -58,6 +58,6 @@ def raise_log_start(state: State, topic_id: str, partition: int, log_start: int)
 
 
 def finish_copy(state: State, topic_id: str, partition: int) -> FinishChange | None:
-    """Proposes that the copy of a partition to here is finished; None if it is, or the partition no longer exists."""
+    """Proposes the end of a partition's copy into this log; None if it is finished, or the partition is deleted."""
     found = state.partitions.get((topic_id, partition))
     return None if found is None or not found.is_unfinished else FinishChange(topic_id, partition)

@@ -1,7 +1,7 @@
 """Prepares a stopped broker's directory: its partitions then begin, without local records, where the tier ends.
 
 A broker takes the end of its log from its local segments, and the epochs from its checkpoint: without the latter, it
-would serve nothing of the tier. What the tier has comes from the records that are in the directory already.
+would serve nothing of the tier. The tier's content is known from records that are in the directory already.
 
 ========================================  =====================================================================
 Killed after                              What is there
@@ -34,7 +34,7 @@ class PreparedPartition(NamedTuple):
 
     partition: TopicPartition
     log_start_offset: int
-    tier_end_offset: int  # where the tier ends, and the broker will append
+    tier_end_offset: int  # the end of the tier, where the broker will append
     segments: int  # in the tier
     was_ready: bool  # nothing had to be changed
 

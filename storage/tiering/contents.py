@@ -1,6 +1,6 @@
-"""What a tier has of a log: consecutive offsets with their records, and the small files that a broker needs of them.
+"""The objects of a log in a tier: consecutive offsets with their records, and the small files that a broker needs.
 
-All is made from the records: a transaction index, which no checksum covers, is never trusted.
+Everything is computed from the records: a transaction index, which no checksum covers, is never trusted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SegmentContent:
     """A segment for a tier, in memory."""
 
     start_offset: int
-    end_offset: int  # of its last record, or the last offset that it stands for
+    end_offset: int  # the offset of its last record, or the last offset that it covers
     max_timestamp_ms: int  # of its records
     leader_epochs: tuple[SegmentEpoch, ...]
     files: dict[str, bytes]  # by suffix; .txnindex only if transactions were aborted
@@ -52,7 +52,7 @@ class SegmentContent:
         now_ms: int,
         state: SegmentState = SegmentState.COPY_SEGMENT_STARTED,
     ) -> SegmentMetadata:
-        """Returns what ``__remote_log_metadata`` says of it."""
+        """Returns its entry for ``__remote_log_metadata``."""
         return SegmentMetadata(
             partition,
             segment_id,
@@ -78,13 +78,13 @@ def contents_of(
     cuts_batch: bool = False,
     aborts_open: bool = False,
 ) -> Iterator[SegmentContent]:
-    """Yields segments with the records from ``start`` to ``end``, both of them where a segment of the log begins.
+    """Yields segments with the records from ``start`` to ``end``; both must be starts of segments of the log.
 
     Each has at most ``bytes_max`` bytes, so it may be a part of a segment of the log, and none has a batch below the
     log start. Every checksum is compared. ``epochs``: the log's leader epochs, ascending; by default those that it has.
-    ``cuts_batch``: the first one begins at the log start, for brokers that take it from there, and not with the batch
-    that has it. ``aborts_open``: a last segment, behind ``end``, has a marker for each transaction that is open there,
-    as a coordinator would abort it. Raises CorruptionError for damage.
+    ``cuts_batch``: the first one begins at the log start, for brokers that take the start from there, and not with the
+    batch that contains it. ``aborts_open``: a last segment, after ``end``, has a marker for each transaction that is
+    open there, as if a coordinator had aborted it. Raises CorruptionError for damage.
     """
     made = _Contents(reader, start, epochs or reader.epochs.entries or FLAT)
     for piece in pieces_of(reader, bytes_max, end, start=start):
@@ -120,7 +120,7 @@ class AbortMarker(NamedTuple):
     """The batch that aborts an open transaction."""
 
     data: bytes
-    timestamp_ms: int  # of the producer's last batch, so that a second run makes the same
+    timestamp_ms: int  # the time of the producer's last batch, so that a second run writes the same bytes
 
 
 def abort_markers(producers: ProducerStateManager, offset: int) -> list[AbortMarker]:
@@ -157,7 +157,7 @@ def epochs_within(entries: Sequence[EpochEntry], start: int) -> tuple[SegmentEpo
 
 
 def check_whole(reader: LogReader, *, aborts_open: bool = False) -> None:
-    """Raises PolicyViolationError for a log that a broker could not serve from a tier as it is.
+    """Raises PolicyViolationError for a log that a broker could not serve from a tier.
 
     ``aborts_open``: its open transactions will be aborted there.
     """

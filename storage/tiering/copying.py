@@ -1,6 +1,6 @@
 """Copies the closed segments of a log to a tier, and deletes from it what retention no longer keeps.
 
-A segment goes through the states of Kafka's ``__remote_log_metadata``, in this order; the next run goes on from each:
+A segment goes through the states of Kafka's ``__remote_log_metadata``, in this order; the next run continues from each:
 
 ========================================  =====================================================================
 Killed after                              What is there, and what the next run does
@@ -34,11 +34,11 @@ from ..tiers.writing import delete_segment, put_segment
 from ..writing.log import Log
 from .contents import SegmentContent, contents_of
 
-BROKER_ID = 0  # in the records: this engine is no broker
+BROKER_ID = 0  # the id in the records: this engine is not a broker
 
 
 class TieredPartition(NamedTuple):
-    """What a run did to one partition."""
+    """The result of a run for one partition."""
 
     topic: str
     partition: int
@@ -55,9 +55,9 @@ def copy_to_tier(
     """Brings the tier of one partition up to date; durable on return.
 
     Copies every closed segment that is wholly below the last stable offset, unless ``remote.log.copy.disable`` is on.
-    Deletes segments of the tier that are wholly below the log start, after it was raised to what ``retention.ms`` and
-    ``retention.bytes`` keep. Raises LogDirLockedError while other maintenance of the partition runs, CorruptionError
-    for a damaged log, and the errors of the store.
+    Deletes segments of the tier that are wholly below the log start, after it was raised according to ``retention.ms``
+    and ``retention.bytes``. Raises LogDirLockedError while other maintenance of the partition runs, CorruptionError for
+    a damaged log, and the errors of the store.
     """
     config = log.context.config
     if config.compact:
@@ -67,7 +67,7 @@ def copy_to_tier(
 
 
 def due_segments(manager: LogManager, partition: TopicPartition, metadata: MetadataTopic) -> TieredPartition:
-    """Returns what :func:`copy_to_tier` would copy. Changes nothing."""
+    """Returns the segments that :func:`copy_to_tier` would copy. Changes nothing."""
     with manager.open_reader(*partition, reports_remote=False) as reader:
         start = reader.log_start_offset if reader.remote is None else reader.remote.start
         end = copied_below(metadata.finished(_place(manager, partition)), start)
@@ -123,7 +123,7 @@ class _Tiering:
     # Deleting
 
     def _finish_unfinished(self) -> None:
-        """Deletes what runs that were killed have left: objects of unfinished copies, and of unfinished deletions."""
+        """Deletes the objects of unfinished copies and deletions, which killed runs have left."""
         for segment in self._metadata.segments(self._place).values():
             if segment.state is not SegmentState.COPY_SEGMENT_FINISHED:
                 self._delete(segment)
@@ -145,7 +145,7 @@ class _Tiering:
         return len(old)
 
     def _start_kept(self, there: Sequence[SegmentMetadata]) -> int:
-        """Returns the log start that ``retention.ms`` and ``retention.bytes`` leave; whole segments go."""
+        """Returns the log start under ``retention.ms`` and ``retention.bytes``, which delete whole segments."""
         config, now_ms = self._log.context.config, self._manager.clock.now_ms()
         start = self._log_start()
         end = copied_below(there, start)

@@ -1,4 +1,4 @@
-"""The operation that copies partitions to a tier, as ``maintenance`` runs the others."""
+"""The maintenance operation that copies partitions to a tier."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .copying import TieredPartition, copy_to_tier, due_segments
 
 @dataclass(frozen=True)
 class TierReport:
-    """What was copied of a partition, and deleted from its tier, or would be."""
+    """The segments of a partition that were copied to its tier, or deleted from it, or would be."""
 
     name: str
     is_dry_run: bool

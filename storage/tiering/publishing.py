@@ -1,7 +1,7 @@
-"""Gives the segments of a topic to the tier of a broker, under the id that the topic has there.
+"""Writes the segments of a topic to the tier of a broker, under the id that the topic has there.
 
-What a broker must learn is for the caller, who can ask it: :meth:`PublishedPartition.segments` yields each segment
-when its objects are durable and were read back.
+The caller informs the broker: :meth:`PublishedPartition.segments` yields each segment when its objects are durable and
+were read back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PublishedPartition(NamedTuple):
     log_end_offset: int
     oldest_ms: int  # the largest timestamp of its first segment; -1: none
     size: int  # bytes of its segments
-    aborts: int = 0  # open transactions, each of which gets a marker behind the log end
+    aborts: int = 0  # open transactions, each of which gets a marker after the log end
 
     @property
     def end_offset(self) -> int:
@@ -45,7 +45,7 @@ class PublishedPartition(NamedTuple):
     ) -> Iterator[tuple[SegmentMetadata, bool]]:
         """Writes the segments to the tier; yields each, in state COPY_SEGMENT_FINISHED, and whether it is in ``known``.
 
-        Those that are known as finished are not written again. Raises PolicyViolationError if ``known`` has others:
+        Segments that are known as finished are not written again. Raises PolicyViolationError if ``known`` has others:
         the log has grown, or lost its start, since the topic was published.
         """
         target = TopicIdPartition(self.partition.topic, topic_id, self.partition.partition)
@@ -86,8 +86,8 @@ def plan_publishing(
 ) -> list[PublishedPartition]:
     """Returns the partitions of a topic. Changes nothing.
 
-    ``retention_ms``: of the topic in the cluster; -1: none. ``aborts_open``: open transactions will be aborted there.
-    Raises PolicyViolationError if a broker would lose records, or show those of open transactions, and as
+    ``retention_ms``: that of the topic in the cluster; -1: none. ``aborts_open``: open transactions will be aborted
+    there. Raises PolicyViolationError if a broker would lose records, or show those of open transactions, and as
     ``open_reader``.
     """
     partitions = manager.topic(topic).topic_partitions
@@ -112,6 +112,6 @@ def _plan(
 
 
 def _segment_id(target: TopicIdPartition, content: SegmentContent) -> str:
-    """Returns an id that follows from what the segment is, so that a second run finds what the first one has done."""
+    """Returns an id computed from the segment's content, so that a second run finds the objects of the first one."""
     text = f"{target.topic_id} {target.partition} {content.start_offset} {content.end_offset} {content.size}"
     return checkpoints.encode_id(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))

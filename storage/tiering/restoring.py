@@ -1,11 +1,11 @@
-"""Brings topics back from a tier whose cluster or log directory is lost, with what else is known of them.
+"""Brings topics back from a tier whose cluster or log directory is lost, with the help of its remains.
 
 :func:`opened_to_restore` shows the tier as the log that was copied to it. Only its brokers knew settings, how many
-partitions there are, ids and log starts: those come from what is left of a log directory. Then
+partitions there are, ids and log starts: these come from the remains of a log directory. Then
 :func:`restore_to_directory` copies it, or :mod:`.publishing` gives it to another cluster.
 
-What the tier lacks is where its cut is: each partition ends with its last segment. Of a transaction whose marker is
-behind that, nobody knows how it ended, so it is aborted; and a group that was ahead of it stands at the end.
+Each partition ends with its last segment in the tier. If the marker of a transaction would be after that, its outcome
+is unknown, so it is aborted; a group that was ahead of that end is set to it.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def opened_to_restore(
 ) -> Iterator[LogManager]:
     """Yields the tier at ``url`` as a log directory that can be read only, until the block ends.
 
-    ``topics``: by default all but Kafka's own. ``known``: a log directory, or what is left of one, that has been copied
-    to the tier; without it, topics have no settings, no retention, and as many partitions as the tier has.
-    ``not_ids``: of topics in the tier that are left out, such as those that another run has made. ``staging``: a folder
-    for a few small files, by default that for temporary files.
+    ``topics``: by default all but Kafka's own. ``known``: the log directory that was copied to the tier, or its
+    remains; without it, topics have no settings, no retention, and as many partitions as the tier has. ``not_ids``: ids
+    of topics in the tier to leave out, such as those that another run has created. ``staging``: a folder for a few
+    small files, by default that for temporary files.
 
-    Raises UnknownTopicOrPartitionError for a topic that the tier does not have, and as ``open_tier``.
+    Raises UnknownTopicOrPartitionError for a topic that the tier does not have, and the errors of ``open_tier``.
     """
     address, tier = tier_address(url, None, keys), open_tier(url, keys)
     ids = _ids(tier, {*not_ids}, known)
@@ -75,7 +75,7 @@ def opened_to_restore(
 
 
 def check_publishable(url: str, keys: Sequence[str] = ()) -> None:
-    """Raises PolicyViolationError if brokers do not find what is published to the tier at ``url``."""
+    """Raises PolicyViolationError if brokers would not find segments published to the tier at ``url``."""
     tier = open_tier(url, keys)
     if not isinstance(tier, LocalStorageTier) or tier.folder != FOLDER:
         raise PolicyViolationError(
@@ -86,16 +86,16 @@ def check_publishable(url: str, keys: Sequence[str] = ()) -> None:
 
 
 class AheadGroup(NamedTuple):
-    """A group that was ahead of what the tier has."""
+    """A group that was ahead of the tier's end."""
 
     group: str
     partition: TopicPartition
     offset: int  # where it was
-    log_end_offset: int  # where it is then
+    log_end_offset: int  # the log end after the restore
 
 
 def groups_within(known: LogManager, ends: Mapping[TopicPartition, int]) -> tuple[Groups, list[AheadGroup]]:
-    """Returns the offsets of groups for some partitions, none of them above its log end offset, and who was ahead.
+    """Returns the offsets of groups for some partitions, none above the log end, and the groups that were ahead.
 
     The progress of writers with a ``txnAppId`` is left out: it counts batches, and which of them are in the tier is not
     known.
@@ -122,8 +122,8 @@ def restore_to_directory(
 ) -> Iterator[CopiedPartition]:
     """Copies all topics of :func:`opened_to_restore` to a log directory; yields each partition when it is durable.
 
-    Open transactions are aborted. Run again, it goes on as :func:`copy_to_directory` does, and raises as that does, but
-    for topics that are all complete: what follows them, such as groups, may not be.
+    Open transactions are aborted. Run again, it continues like :func:`copy_to_directory`, and raises the same errors,
+    except if all topics are complete, because later steps, such as groups, may not be.
     """
     yield from copy_to_directory(
         source,
@@ -136,9 +136,9 @@ def restore_to_directory(
 
 
 def restore_groups(known: LogManager, target: LogManager, topics: Collection[str]) -> tuple[Groups, list[AheadGroup]]:
-    """Commits the offsets of groups for restored topics, of which each is below the log end; durable on return.
+    """Commits the offsets of groups for restored topics, none above the log end; durable on return.
 
-    Returns what :func:`groups_within` returns. Offsets in ``target`` only go forward.
+    Returns the result of :func:`groups_within`. Offsets in ``target`` only go forward.
     """
     ends = {each: _end(target, each) for topic in topics for each in target.topic(topic).topic_partitions}
     groups, ahead = groups_within(known, ends)
@@ -169,7 +169,7 @@ class _Topic(NamedTuple):
 
     @classmethod
     def find(cls, alone: LogManager, files: TieredFiles, known: LogManager | None, name: str) -> _Topic:
-        """Returns a topic of the tier ``alone``, with what is ``known`` of it."""
+        """Returns a topic of the tier ``alone``, completed by ``known``."""
         there, was = alone.topic(name), None if known is None else _described(known, name)
         if was is None or was.topic_id not in (None, there.topic_id):
             known, was = None, replace(there, known=Known.NOTHING)
@@ -219,7 +219,7 @@ def _checked(tier: Tier, topic: str, there: Collection[str]) -> str:
 
 
 def _write(folder: str, topics: Sequence[_Topic]) -> None:
-    """Writes what a log directory has beside segments; nothing of it outlives this process."""
+    """Writes the files of a log directory except segments, for the life of this process only."""
     files = LocalFileSystem()
     write_atomically(files, names.join(folder, TOPICS_FILE), encode_topics(each.description for each in topics))
     starts = {place: start for each in topics for place, start in each.log_starts.items()}

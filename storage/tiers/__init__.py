@@ -1,4 +1,4 @@
-"""Tiers: closed segments outside of a log's directory, as Kafka keeps them (KIP-405).
+"""Tiers: closed segments outside a log's directory, as in Kafka's tiered storage (KIP-405).
 
 ``opening`` opens one, in the layout of Kafka's ``LocalTieredStorage`` or of Aiven's plugin, in a directory or on an
 object store; ``port`` is the interface to both. ``files/`` shows one as a log directory. ``metadata_records`` are the

@@ -1,9 +1,9 @@
-"""Addresses of tiers where a log directory is named: ``tier:s3://bucket/prefix``, or with the directory above it.
+"""Addresses of tiers, given in place of a log directory: ``tier:s3://bucket/prefix``, or with the directory above it.
 
 ``tier:<URL or directory>?log=<directory>&key=<file>&id=<topic id>``: ``log`` is the log directory whose earlier
 segments are in the tier; ``key``, once or more, a file with a private key for encrypted segments; ``id``, once or more,
-the id of a topic to read where topics of one name are there twice. Everything that reads a log takes such an address
-for its directory, and passes it on to Spark's workers.
+the id of the topic to read if the tier has several of one name. Everything that reads a log accepts such an address as
+its directory, and passes it on to Spark's workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PARAMETERS = ("log", "key", "id")
 
 
 class TierAddress(NamedTuple):
-    """Where a tier is, and what is read with it."""
+    """The location of a tier, with the log directory, keys and ids to use."""
 
     url: str  # of a store, or a directory
     log: str | None = None  # a log directory; None: the tier alone

@@ -60,7 +60,7 @@ def _by_start(reach: _Reach) -> tuple[int, int, int, str]:
 
 
 def _best(waiting: Sequence[_Reach], offset: int) -> _Reach:
-    """Returns the segment with ``offset`` that reaches farthest, the newest of equal ones; else the next one."""
+    """Returns the segment with ``offset`` that reaches farthest (of equal ones the newest), or else the next one."""
     having = [each for each in waiting if each.segment.start_offset <= offset]
     if having:
         return max(having, key=lambda each: (each.end, each.segment.start_offset, *_by_start(each)[2:]))
@@ -69,7 +69,7 @@ def _best(waiting: Sequence[_Reach], offset: int) -> _Reach:
 
 
 def _common_end(segment: TierSegment, epochs: Sequence[EpochEntry]) -> int:
-    """Returns the offset at which a segment leaves the log: where its leader epochs are others; or its end."""
+    """Returns the offset at which a segment diverges from the log by its leader epochs, or its end."""
     starts = [each.start_offset for each in epochs]
     if not epochs or not segment.epochs:
         return segment.end_offset + 1
@@ -79,7 +79,7 @@ def _common_end(segment: TierSegment, epochs: Sequence[EpochEntry]) -> int:
     for offset in (each for each in edges if each >= segment.start_offset):
         own = [each.epoch for each in segment.epochs if each.start_offset <= offset][-1:]
         at = bisect_right(starts, offset) - 1
-        if at < 0:  # below the log start, where the log no longer knows its epochs
+        if at < 0:  # the offset is below the log start, where the log no longer has its epochs
             if own and own[0] > epochs[0].epoch:
                 return offset
         elif own and own[0] != epochs[at].epoch:

@@ -1,4 +1,4 @@
-"""KnownSegments: the segments of a tier, as the records of ``__remote_log_metadata`` leave them."""
+"""KnownSegments: the segments of a tier, according to the records of ``__remote_log_metadata``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .metadata_records import (
 
 
 class KnownSegments:
-    """What was read so far, each record once. For any thread.
+    """The records read so far, each read once. For any thread.
 
-    One object serves all partitions of a maintenance run. Each of them reads first what was added since, so it knows
-    what a new object would know: the records of the topic are only ever added.
+    One object serves all partitions of a maintenance run. Each partition first reads the new records, so it knows as
+    much as with a new object: records of the topic are only ever added.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class KnownSegments:
         self._lock = Lock()  # guards both; held while files are read
 
     def __reduce__(self) -> tuple[type[KnownSegments], tuple[()]]:
-        """Pickles nothing that was read: another process reads it for itself."""
+        """Pickles no records: another process reads them itself."""
         return KnownSegments, ()
 
     def read_directory(self, directory: str, filesystem: FileSystem) -> None:
-        """Reads the partitions of the topic in a log directory. Otherwise as :meth:`read`."""
+        """Reads the partitions of the topic in a log directory. Otherwise like :meth:`read`."""
         for name in filesystem.list(directory):
             parsed = names.parse_partition_directory(name)
             if parsed is not None and parsed.topic == REMOTE_LOG_METADATA_TOPIC and parsed.kind == "plain":
@@ -45,7 +45,7 @@ class KnownSegments:
                     self.read(reader)
 
     def read(self, reader: LogReader) -> None:
-        """Reads the records of one partition of the topic that were added since; at first, all.
+        """Reads the new records of one partition of the topic; at first, all.
 
         Raises CorruptionError, with the file, for a record that no broker writes.
         """
@@ -53,14 +53,14 @@ class KnownSegments:
             self._read(reader)
 
     def segments(self, partition: TopicIdPartition) -> dict[str, SegmentMetadata]:
-        """Returns a partition's segments by id, in the order of their copies, but those that are deleted."""
+        """Returns a partition's segments by id, in the order of their copies, except deleted ones."""
         with self._lock:
             return dict(self._found.get(partition, {}))
 
     def finished(self, partition: TopicIdPartition) -> list[SegmentMetadata] | None:
-        """Returns the segments whose copies are finished, in the order of the copies; None: nothing is known of it.
+        """Returns the segments whose copies are finished, in the order of the copies; None: the partition is unknown.
 
-        Brokers serve these alone, not those whose deletion has begun.
+        Brokers serve only these, and no segments whose deletion has begun.
         """
         with self._lock:
             found = self._found.get(partition)
@@ -72,7 +72,7 @@ class KnownSegments:
         path, added = reader.context.directory, dict[TopicIdPartition, list[RemoteRecord]]()
         start = max(self._next.get(path, 0), reader.log_start_offset)
         end = reader.end_offset(Isolation.READ_UNCOMMITTED)
-        if start >= end:  # also if another thread has read on since this reader was opened
+        if start >= end:  # true also if another thread has read further since this reader was opened
             return
         for table in reader.records(start, end, isolation=Isolation.READ_UNCOMMITTED, columns=["value"]):
             for record in remote_records(path, table):

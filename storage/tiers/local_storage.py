@@ -5,7 +5,8 @@
     kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset>-<segment id>.log
         .index, .timeindex, .snapshot, .leader_epoch_checkpoint, and .txnindex if transactions were aborted
 
-Start offsets have 20 digits; those of older releases fewer. Nothing there says where a segment ends, so that is read.
+Start offsets have 20 digits; those of older releases fewer. The end of a segment is stored nowhere, so it is read from
+the records.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def object_name(start_offset: int, segment_id: str, kind: str) -> str:
 
 
 def parse_partition(folder: str) -> TopicIdPartition | None:
-    """Returns the partition that has a folder; None for another name."""
+    """Returns the partition in a folder's name; None for another name."""
     found = _PARTITION.fullmatch(folder)
     if found is None or not names.is_topic_name(found["topic"]):
         return None
@@ -104,7 +105,7 @@ class LocalStorageTier:
         return TierSegments(found, lost)
 
     def _keep(self, partition: TopicIdPartition, listed: set[str]) -> None:
-        """Forgets segments that are gone."""
+        """Forgets deleted segments."""
         for name in [name for name, known in [*self._known.items()] if known.partition == partition]:
             if name not in listed:
                 self._known.pop(name, None)
@@ -133,7 +134,7 @@ class LocalStorageTier:
         return _copies_in(listed)
 
     def _segment(self, partition: TopicIdPartition, copy: _Copy) -> TierSegment:
-        """Returns a whole copy; the first time it reads where it ends, and its leader epochs."""
+        """Returns a complete copy; at the first call, reads its end and its leader epochs."""
         log = copy.objects[names.LOG]
         found = self._known.get(log.key)
         if found is None:

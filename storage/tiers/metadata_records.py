@@ -1,4 +1,4 @@
-"""The records of ``__remote_log_metadata``, in which brokers keep what their tier holds (KIP-405).
+"""The records of ``__remote_log_metadata``, in which brokers list the content of their tier (KIP-405).
 
 A segment begins with one :class:`SegmentMetadata` in state COPY_SEGMENT_STARTED; each later state is one
 :class:`SegmentUpdate`. A partition that is deleted has :class:`PartitionDeletion`. Records have no key and are never
@@ -29,7 +29,7 @@ _SEGMENT_KIND, _UPDATE_KIND, _DELETION_KIND = range(3)  # Kafka's apiKey
 
 
 class SegmentState(IntEnum):
-    """How far the copy of a segment, or its deletion, has come (Kafka's RemoteLogSegmentState)."""
+    """The state of a segment's copy or deletion (Kafka's RemoteLogSegmentState)."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -38,7 +38,7 @@ class SegmentState(IntEnum):
 
 
 class DeletionState(IntEnum):
-    """How far the deletion of a partition has come (Kafka's RemotePartitionDeleteState)."""
+    """The state of a partition's deletion (Kafka's RemotePartitionDeleteState)."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -87,9 +87,9 @@ class SegmentMetadata:
     """A segment in the tier."""
 
     partition: TopicIdPartition
-    segment_id: str  # of this copy; a second copy of the same segment has another one
+    segment_id: str  # the id of this copy; a second copy of the same segment has another one
     start_offset: int
-    end_offset: int  # of its last record: the next segment begins after it
+    end_offset: int  # the offset of its last record: the next segment begins after it
     broker_id: int
     max_timestamp_ms: int  # of its records
     event_timestamp_ms: int  # when it got into its state
@@ -206,9 +206,10 @@ def remote_records(directory: str, found: Records) -> list[RemoteRecord]:
 
 
 def segments_of(records: Iterable[RemoteRecord], partition: TopicIdPartition) -> dict[str, SegmentMetadata]:
-    """Returns a partition's segments by id, as the records leave them, in the order of their copies.
+    """Returns a partition's segments by id, according to the records, in the order of their copies.
 
-    Left out are those whose deletion is finished, and a state of a segment that no record has begun: brokers refuse it.
+    Leaves out segments whose deletion is finished, and states of segments that no record has begun, which brokers
+    refuse.
     """
     found: dict[str, SegmentMetadata] = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""Where a tier's objects are: a directory, or an object store; both by the port of the log on an object store."""
+"""The store of a tier's objects: a directory, or an object store; both through the port for object stores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def open_objects(url: str) -> ListingStore:
 
 
 def attempts() -> Attempts:
-    """Returns the pauses between repeated requests, as long as the environment says."""
+    """Returns the pauses between repeated requests, within the limits set in the environment."""
     return Attempts(Patience.of_process(), SystemClock(), SystemRandom())
 
 
@@ -56,12 +56,12 @@ def _size_of(store: ListingStore, key: str) -> int:
 
 
 def list_folder(store: ListingStore, folder: str) -> FolderListing:
-    """Returns what is directly in a folder. Raises ObjectStoreError at the end of the patience."""
+    """Returns the direct content of a folder. Raises ObjectStoreError at the end of the patience."""
     return patiently(attempts(), partial(store.list_folder, folder))
 
 
 class DirectoryObjects:
-    """The files below a directory as objects: see ``bucket.ListingStore``. What is put is durable on return."""
+    """The files below a directory as objects: see ``bucket.ListingStore``. A put is durable on return."""
 
     def __init__(self, path: str, filesystem: FileSystem | None = None) -> None:
         self._path, self._filesystem = path.rstrip("/") or "/", filesystem or LocalFileSystem()

@@ -1,4 +1,4 @@
-"""Opens the tier at a URL; which layout it has shows in the names of its folders."""
+"""Opens the tier at a URL; the names of its folders reveal its layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .local_storage import FOLDER, LocalStorageTier, parse_partition
 from .objects import list_folder, open_objects
 from .port import Tier
 
-LOOKED_AT = 200  # folders at the URL, below which the folders of topics may be
+LOOKED_AT = 200  # limit of folders at the URL that are checked for the folders of topics
 
 
 def open_tier(url: str, keys: Sequence[str] = (), *, store: ListingStore | None = None) -> Tier:

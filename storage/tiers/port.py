@@ -1,4 +1,4 @@
-"""The port to tiers: what segments a partition has there, and their bytes. The two layouts implement it."""
+"""The port to tiers: the segments of a partition, and their bytes. The two layouts implement it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class TierSegment:
     """A whole copy of a segment in a tier."""
 
     partition: TopicIdPartition
-    segment_id: str  # of this copy; a second copy of the same segment has another one
+    segment_id: str  # the id of this copy; a second copy of the same segment has another one
     start_offset: int
     end_offset: int  # of its last record
     epochs: tuple[SegmentEpoch, ...] | None  # leader epochs, the first one from the segment's start on; None: unknown
     size: int  # bytes of the .log
-    event_ms: int  # when the copy began, or, where nothing says that, when its object was written
-    name: str  # of the object that has its records, below the tier's URL
+    event_ms: int  # when the copy began, or, if that is unknown, when its object was written
+    name: str  # the name of the object with its records, below the tier's URL
     kinds: frozenset[str]  # of the small files that it has
 
 
@@ -40,8 +40,8 @@ class TierSegments:
 class Tier(Protocol):
     """The segments of many partitions, below one URL. For any thread of one process.
 
-    Segments never change; they come, and go. All operations raise ObjectStoreError, with the object's name, once the
-    patience with the store is at its end, and CorruptionError for an object that cannot be right.
+    Segments are added and deleted, but never change. All operations raise ObjectStoreError, with the object's name,
+    once retries are exhausted, and CorruptionError for an object that cannot be right.
     """
 
     @property
@@ -58,17 +58,18 @@ class Tier(Protocol):
     ) -> TierSegments:
         """Returns the segments of a partition; reads little more than their names, and nothing twice in a process.
 
-        A store may list new objects late, and deleted ones still: then a segment is missing here, or is in vain. With
-        the ``metadata`` of brokers, returns the segments that it names, whether or not the store lists them.
+        A store may list new objects late, and may still list deleted ones: then the result lacks a segment, or has one
+        that cannot be read. With the ``metadata`` of brokers, returns the segments that it names, whether or not the
+        store lists them.
         """
         ...
 
     def content(self, segment: TierSegment) -> ObjectBytes:
-        """Returns the bytes of a ``.log``, of which parts are read when they are asked for, and ahead."""
+        """Returns the bytes of a ``.log``; parts are read on request, and ahead."""
         ...
 
     def read(self, segment: TierSegment, position: int, length: int) -> memoryview:
-        """Returns the bytes of a ``.log`` from ``position`` on, exactly ``length``; they are not kept."""
+        """Returns the bytes of a ``.log`` from ``position`` on, exactly ``length``; they are not cached."""
         ...
 
     def beside(self, segment: TierSegment, kind: str) -> bytes | None:

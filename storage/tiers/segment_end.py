@@ -1,4 +1,4 @@
-"""Finds where a segment ends, and where in it an offset is, by reading a few of its bytes."""
+"""Finds the end of a segment, and the position of an offset in it, by reading a few of its bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..errors import CorruptionError, CorruptRecordError
 from ..format import Scan
 from ..format.constants import LOG_OVERHEAD
 
-READ_BYTES = 1 << 20  # at once; a larger batch takes a larger read
+READ_BYTES = 1 << 20  # bytes per read; a larger batch takes a larger read
 
-Read = Callable[[int, int], memoryview]  # position and length to exactly so many bytes
+Read = Callable[[int, int], memoryview]  # takes position and length; returns exactly that many bytes
 
 
 def end_after(path: str, read: Read, position: int, size: int, start_offset: int) -> int:
@@ -29,9 +29,9 @@ def end_after(path: str, read: Read, position: int, size: int, start_offset: int
 
 
 def position_reaching(path: str, read: Read, position: int, size: int, offset: int) -> int:
-    """Returns where the first batch begins that reaches ``offset``; ``size`` if none does.
+    """Returns the position of the first batch that reaches ``offset``; ``size`` if none does.
 
-    Walks from a batch at ``position`` on. Raises as :func:`end_after`.
+    Walks from a batch at ``position`` on. Raises the errors of :func:`end_after`.
     """
     for at, found in scans(path, read, position, size):
         reaching = np.flatnonzero(found.headers.table["last_offset"] >= offset)

@@ -16,7 +16,8 @@ from .metadata_records import TopicIdPartition
 from .objects import attempts
 
 READ_BACK_BYTES = 8 << 20
-# The .log is last: who finds it finds the others. Readers of names alone need all but the transaction index.
+# The .log is last: a reader that finds it finds the others. Readers that only look at names require all but the
+# transaction index.
 ORDER = (names.TXN_INDEX, names.INDEX, names.TIME_INDEX, names.SNAPSHOT, names.EPOCHS, names.LOG)
 
 
@@ -29,11 +30,11 @@ def segment_keys(partition: TopicIdPartition, start_offset: int, segment_id: str
 def put_segment(
     store: ObjectStore, partition: TopicIdPartition, start_offset: int, segment_id: str, files: Mapping[str, bytes]
 ) -> None:
-    """Writes the objects of a segment, and compares them with what the store then has. Durable on return.
+    """Writes the objects of a segment, and compares them with the store's content afterwards. Durable on return.
 
-    ``files``: their content by suffix, in which only ``.txnindex`` may be missing. Killed in between, some objects are
-    there; writing the same segment again replaces them. Raises ObjectStoreError, with the object's name, and
-    StorageError if an object is not what was written.
+    ``files``: their content by suffix, in which only ``.txnindex`` may be missing. If the process is killed in between,
+    some objects exist; writing the same segment again replaces them. Raises ObjectStoreError, with the object's name,
+    and StorageError if an object differs from what was written.
     """
     keys = segment_keys(partition, start_offset, segment_id)
     written = [(keys[kind], files[kind]) for kind in ORDER if kind in files]
@@ -44,7 +45,7 @@ def put_segment(
 
 
 def delete_segment(store: ObjectStore, partition: TopicIdPartition, start_offset: int, segment_id: str) -> None:
-    """Deletes the objects of a segment, the ``.log`` first; those that are not there are no error."""
+    """Deletes the objects of a segment, the ``.log`` first; missing ones are not an error."""
     keys = segment_keys(partition, start_offset, segment_id)
     patiently(attempts(), partial(store.delete, [keys[kind] for kind in reversed(ORDER)]))
 

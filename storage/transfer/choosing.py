@@ -1,4 +1,4 @@
-"""Which topics a copy takes, and what it does about damage in one of their partitions."""
+"""Chooses the topics of a copy, and the reaction to damage in one of their partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def topics_to_copy(source: LogManager) -> list[str]:
 
 
 def note_nothing(topic: str) -> None:
-    """Says nothing about a topic that is passed over."""
+    """Does nothing about a skipped topic."""
 
 
 def raise_damage(_: TopicPartition, error: CorruptionError) -> None:

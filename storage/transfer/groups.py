@@ -1,4 +1,4 @@
-"""Offsets that groups committed, copied with a log."""
+"""Copies the offsets that groups have committed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def copy_groups(
     """Copies the offsets of all groups for ``topics``, by default for all; returns the number of groups.
 
     The progress of a writer to a topic is one of them. Offsets in ``target`` only go forward: a larger one there stays,
-    because its group or writer has gone on since an earlier copy.
+    because its group or writer has continued since an earlier copy.
     """
     found = {name: _of_topics(offsets, topics, new_names) for name, offsets in GroupOffsets(source).groups().items()}
     groups = {name: offsets for name, offsets in found.items() if offsets}
@@ -66,5 +66,5 @@ def _proposed(groups: Groups, state: State) -> OffsetsChange | None:
 def _ahead(
     offsets: Mapping[TopicPartition, CommittedOffset], kept: Mapping[str, int]
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Returns the offsets that are above those that are kept, by partition."""
+    """Returns the offsets that are above the kept ones, by partition."""
     return {each: one for each, one in offsets.items() if one.offset > kept.get(str(each), NO_OFFSET)}

@@ -16,13 +16,13 @@ from ..topic_rules import SINK_PREFIX, check_new_name
 
 @dataclass(frozen=True)
 class NewNames:
-    """The names that topics get where they are copied to; a topic with another name also gets another id."""
+    """The names of topics in the target; a topic with another name also gets another id."""
 
     prefix: str = ""
     names: Mapping[str, str] = field(default_factory=dict)  # these get no prefix
 
     def of(self, topic: str) -> str:
-        """Returns the name that a topic gets. That of a writer's progress follows the topic of the writer."""
+        """Returns the name that a topic gets. The name of a writer's progress follows that of its topic."""
         if topic.startswith(SINK_PREFIX):
             return SINK_PREFIX + self.of(topic.removeprefix(SINK_PREFIX))
         return self.names.get(topic, self.prefix + topic)
@@ -31,7 +31,7 @@ class NewNames:
         return partition._replace(topic=self.of(partition.topic))
 
     def described(self, source: LogManager, topic: TopicDescription) -> tuple[TopicDescription, str | None]:
-        """Returns what a topic becomes, and the id that it gets; None: a new one."""
+        """Returns the description of a topic in the target, and its id there; None: a new one."""
         name = self.of(topic.name)
         return (topic, topic_id(source, topic)) if name == topic.name else (replace(topic, name=name), None)
 

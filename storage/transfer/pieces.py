@@ -44,14 +44,14 @@ class Piece(NamedTuple):
     reached: int  # the offset after the last batch; compaction may have removed batches at the end
 
     def read(self) -> bytes:
-        """Returns the bytes. Raises as :meth:`chunks`."""
+        """Returns the bytes. Raises the errors of :meth:`chunks`."""
         return b"".join(self.chunks())
 
     def chunks(self) -> Iterator[memoryview]:
         """Yields the bytes, some at a time.
 
-        Raises StorageError at their end if they are not those that were found, and FileNotFoundError if the file had to
-        be closed, and another one has its name.
+        Raises StorageError at the end if the bytes have changed since the check, and FileNotFoundError if the file had
+        to be closed and another one has its name now.
         """
         checksum = 0
         for position in range(self.start, self.stop, READ_BYTES):
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
 
 
 def end_to_copy(reader: LogReader) -> int:
-    """Returns where the copy of a partition ends: below what a client's open transaction has on an object store.
+    """Returns where the copy of a partition ends: on an object store, below a client's open transaction.
 
     Its batches do not say that they are in a transaction, and there will be no marker; its producer has no batch.
     """
@@ -78,12 +78,10 @@ def pieces_of(
 ) -> list[Piece]:
     """Returns the pieces of a log, from the segment with the log start on. Reads and checks every batch.
 
-    ``end``: where a batch begins at which to stop; by default the log end. ``start``: where a segment begins; by
-    default the log start.
-
-    Leaves the segments' files open: so the pieces can be read though maintenance replaces or deletes the files.
-
-    Raises CorruptionError for damage, also if segments were lost, which nothing or little would show in a copy.
+    ``end``: the start of a batch at which to stop; by default the log end. ``start``: the start of a segment; by
+    default the log start. Leaves the segments' files open, so that the pieces can be read even if maintenance replaces
+    or deletes the files. Raises CorruptionError for damage, also if segments were lost, because a copy would hardly
+    show that.
     """
     lost = reader.lost_start(by_epochs=True)
     if lost is not None:

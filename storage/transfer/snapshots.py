@@ -21,7 +21,7 @@ def take_bucket_snapshot(source: LogManager, target: str) -> Snapshot:
 
     Writers do not wait for it. Raises SnapshotError if ``target`` is not empty, CorruptionError, ObjectStoreError.
     """
-    groups = GroupOffsets(source).groups()  # the last look at what is new: topics and records are as of this commit
+    groups = GroupOffsets(source).groups()  # the last update: topics and records are as of this commit
 
     def fill(folder: str) -> None:
         with LogManager.open(folder, create=True) as copy:

@@ -1,8 +1,8 @@
 """Copies a log directory to an object store: each piece of a log becomes a segment object, with Kafka's own bytes.
 
-The commit that makes a topic says that the copies of all its partitions are unfinished, so that nobody reads or writes
-them: they are shown as ``orders-0.unfinished``. The commits of a partition follow, in this order; if killed after any
-of them and run again, the copy continues:
+The commit that creates a topic marks the copies of all its partitions as unfinished, so that no one reads or writes
+them: they are shown as ``orders-0.unfinished``. The commits of a partition follow, in this order; if the process is
+killed after any of them and the copy is run again, it continues:
 
 1. all offsets up to the log's end exist, but are empty;
 2. the log start offset is that of the source;
@@ -63,12 +63,11 @@ def copy_to_bucket(
 ) -> Iterator[CopiedPartition]:
     """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete.
 
-    Passes damage in a partition of the source, which stays unfinished in ``target``, to ``on_damage``, and then goes on
-    with the next one. Passes over partitions that an earlier copy of this topic has completed, if others are
-    unfinished: producers may have written to them. ``limit``: bytes of an object. Raises UnknownTopicOrPartitionError
-    for a topic that is missing or has only some partitions here, InvalidTopicError for a reserved name,
-    TopicExistsError for another topic of that name in ``target``, StorageError if it has other records, and
-    ObjectStoreError.
+    Passes damage in a partition of the source, which stays unfinished in ``target``, to ``on_damage``, and continues
+    with the next one. Skips partitions that an earlier copy of this topic has completed, if others are unfinished,
+    because producers may have written to them. ``limit``: bytes of an object. Raises UnknownTopicOrPartitionError for a
+    topic that is missing or has only some partitions here, InvalidTopicError for a reserved name, TopicExistsError for
+    another topic of that name in ``target``, StorageError if it has other records, and ObjectStoreError.
     """
     for topic in map(source.topic, topics_to_copy(source) if topics is None else topics):
         check_whole(source, topic)
@@ -87,7 +86,7 @@ def copy_to_bucket(
 
 
 def _make_topic(target: CommitLog, topic: TopicDescription, id_: str | None) -> str:
-    """Creates the topic with its id, or finds it where an earlier copy was killed; returns its id."""
+    """Creates the topic with its id, or finds the one of a killed copy; returns its id."""
 
     def propose(state: State) -> TopicChange | None:
         known = state.topics.get(id_ or state.topic_ids.get(topic.name, ""))
@@ -105,7 +104,7 @@ def _make_topic(target: CommitLog, topic: TopicDescription, id_: str | None) -> 
 
 
 def _is_passed_over(state: State, topic: str, partition: int) -> bool:
-    """Whether the copy of a partition is finished, and that of another one is not."""
+    """Whether the copy of a partition is finished while that of another one is not."""
     unfinished = {number for (of, number), each in state.partitions.items() if of == topic and each.is_unfinished}
     return bool(unfinished) and partition not in unfinished
 
@@ -127,7 +126,7 @@ class _Copy:
         return CopiedPartition(self._name, self._partition, start, end, len(pieces), size)
 
     def _make_room(self, bases: list[int], end: int) -> None:
-        """Adds empty offsets up to ``end``, so that every piece has a place."""
+        """Adds empty offsets up to ``end``, which the pieces will replace."""
         if not self._needs_room(self._log.catch_up(), end):
             return
         write, spans = uuid4().hex, list(_spans([0, *bases, end]))
@@ -187,7 +186,7 @@ class _Copy:
 
 
 def _bytes_of(part: Part) -> tuple[object, ...] | None:
-    """Returns what tells whether two segments have the same bytes for the same offsets; None for slices."""
+    """Returns a value that identifies the bytes and offsets of a segment; None for slices."""
     return (part.base, part.end, part.size, part.sha256) if isinstance(part, Segment) else None
 
 

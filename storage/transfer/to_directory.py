@@ -1,7 +1,7 @@
 """Copies a log from an object store to a log directory: pieces become ``.log`` files, and recovery makes the rest.
 
-Until a partition is complete, its directory has another name (``unfinished.py``). If killed, or stopped by damage in
-one partition, and run again, the copy goes on with the partitions that are not complete.
+Until a partition is complete, its directory has another name (``unfinished.py``). If the copy is killed, or stopped by
+damage in one partition, and run again, it continues with the incomplete partitions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEGMENT_BYTES_MAX = 1 << 30
 
 
 def add_nothing(log: Log) -> None:
-    """Leaves a filled log as the source has it."""
+    """Adds nothing to a filled log."""
 
 
 def copy_to_directory(
@@ -41,12 +41,12 @@ def copy_to_directory(
 ) -> Iterator[CopiedPartition]:
     """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete and synced.
 
-    ``complete`` gets each log when all of it is copied, and before others see it.
-    Passes damage in a partition of the source to ``on_damage``, and then goes on with the next one. Partitions that an
-    earlier copy has completed are passed over, and so are whole topics, passed to ``on_complete``, if something else is
-    left to copy, or with ``may_be_done``: the caller goes on with what follows the topics. Raises
-    UnknownTopicOrPartitionError for a topic that is missing, TopicExistsError for one that ``target`` has from
-    elsewhere or if nothing is left to copy, ObjectStoreError, and OSError.
+    ``complete`` is called with each log when all of it is copied, before others see it. Passes damage in a partition of
+    the source to ``on_damage``, and continues with the next one. Skips partitions that an earlier copy has completed;
+    passes completed topics to ``on_complete`` and skips them, if there is anything else to copy or with
+    ``may_be_done``, by which the caller continues with later steps. Raises UnknownTopicOrPartitionError for a topic
+    that is missing, TopicExistsError for one that ``target`` has from elsewhere or if nothing is left to copy,
+    ObjectStoreError, and OSError.
     """
     wanted = [source.topic(name) for name in (topics_to_copy(source) if topics is None else topics)]
     described = {each.name: new_names.described(source, each) for each in wanted}

@@ -4,11 +4,11 @@ On disk after each step:
 
 1. ``.unfinished`` for each partition of a topic, but no topic; a later copy begins again;
 2. the topic, with empty partitions, which count as unfinished because of step 1;
-3. of each partition only ``.unfinished``, so that nobody reads or writes an empty one in its place;
+3. of each partition only ``.unfinished``, so that no one reads or writes an empty one in its place;
 4. some files of the partition that is being copied;
 5. its entries in the checkpoints too, then its indexes, epochs and snapshots, and then the partition.
 
-So a partition is complete or visibly not there, and the next copy goes on with those that are not.
+So a partition is complete or visibly incomplete, and the next copy continues with the incomplete ones.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..format.files import file_names as names
 from ..format.files.file_names import TopicPartition
 from ..writing.log import Log
 
-Complete = Callable[[Log], None]  # adds what the source lacks to a log that is filled, before anybody sees it
+Complete = Callable[[Log], None]  # completes a filled log before others see it
 
 
 def begin(target: LogManager, topic: TopicDescription, id_: str | None) -> None:
-    """Creates the topic, or finds it as an earlier copy left it.
+    """Creates the topic, or finds the one that an earlier copy left.
 
-    Raises TopicExistsError for any other topic, and if somebody wrote to one of its empty partitions.
+    Raises TopicExistsError for any other topic, and if one of its empty partitions was written to.
     """
     found = target.find_topic(topic.name)
     partitions = topic.topic_partitions
@@ -61,7 +61,7 @@ def is_unfinished(target: LogManager, partition: TopicPartition) -> bool:
 
 
 def directory_to_fill(target: LogManager, partition: TopicPartition) -> str:
-    """Returns the directory to write the partition's segments to, without what an earlier copy wrote."""
+    """Returns the directory for the partition's segments, without the files of an earlier copy."""
     files, directory = target.filesystem, _directory(target, partition)
     for name in files.list(directory):
         if name != names.PARTITION_METADATA_FILE:

@@ -1,1 +1,1 @@
-"""What Kafka's clients write through a gateway: batches as they sent them, and transactions."""
+"""Writes of Kafka's clients through a gateway: their batches, and transactions."""

@@ -1,11 +1,11 @@
-"""Appends of clients: the batches of several, put as one object and added by one commit.
+"""Appends of clients: batches of several clients, put as one object and added by one commit.
 
 A batch stays as its client sent it, with producer and sequences, so that its checksum stays right; only base offset and
-leader epoch are set. A batch of a transaction loses its producer and the mark of a transaction, and is signed again:
-commits say what is decided, and a broker that reads the segment must not wait for a marker.
+leader epoch are set. A batch of a transaction loses its producer and its transactional attribute, and gets a new
+checksum: commits record the outcome of transactions, and a broker that reads the segment must not wait for a marker.
 
-What was decided about each batch (that it is a repetition, or refused) is decided again on the state that the commit
-follows. If that differs, because another writer was faster, the batches are put again.
+Each batch is checked again (whether it is a repetition, or refused) on the state that the commit follows. If the result
+differs, because another writer was faster, the batches are put again.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class ClientBatch(NamedTuple):
 
 
 class ReadyBatch(NamedTuple):
-    """One batch of magic 2, ready to be put but for base offset and leader epoch."""
+    """One batch of magic 2, ready to be put except for base offset and leader epoch."""
 
     key: Key
     data: memoryview
-    header: v2.Header  # with its producer, also if the data of a transaction has none
+    header: v2.Header  # has the producer, even if the data of a transaction has none
     log_append_time_ms: int
     transaction: ClientTransaction | None = None
 
@@ -75,9 +75,9 @@ class ReadyBatch(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    """What a commit after a certain state says."""
+    """The content of a commit that follows a certain state."""
 
-    results: list[Result | None]  # of each batch; None: there was nothing to append
+    results: list[Result | None]  # the result of each batch; None: there was nothing to append
     written: list[int]  # the batches that are added, by their index
 
     @property
@@ -88,9 +88,9 @@ class _Planned(NamedTuple):
 def append_batches(log: CommitLog, batches: Sequence[ClientBatch], clock: Clock | None = None) -> list[Result]:
     """Appends batches in turn, by one commit; returns the result of each, or the error that refuses it.
 
-    All are visible on return. They have room in an object of ``STAGED_BYTES_MAX``, or are the only one. Raises
-    ObjectStoreError if the store cannot be reached, OutcomeUnknownError if it did not answer: then they may be there,
-    or come later, and a producer with sequences can send them again.
+    All are visible on return. Together they fit into ``STAGED_BYTES_MAX``, unless there is only one. Raises
+    ObjectStoreError if the store cannot be reached, OutcomeUnknownError if it did not answer: then the batches may be
+    in the log, or appear later, and a producer with sequences can send them again.
     """
     now_ms, has_looked = (clock or SystemClock()).now_ms(), False
     ready = [_prepared(each, now_ms) for each in batches]
@@ -98,7 +98,7 @@ def append_batches(log: CommitLog, batches: Sequence[ClientBatch], clock: Clock 
         with log.reading() as state:
             planned = _plan(state, ready)
         if not (planned.written or has_looked) and planned.has_refusals:
-            log.catch_up()  # a producer may have written through another process what comes before
+            log.catch_up()  # earlier batches of a producer may have come through another process
             has_looked = True
             continue
         if planned.written:
@@ -120,7 +120,7 @@ def _nothing(log: CommitLog, batch: ClientBatch) -> AppendInfo:
 
 
 def _prepared(client: ClientBatch, now_ms: int) -> ReadyBatch | LogStoreError | None:
-    """Returns a batch as it is put, or the error that refuses it; None for a set without a whole message."""
+    """Returns a batch ready to be put, or the error that refuses it; None for a set without a whole message."""
     key, batch = (client.topic_id, client.partition), client.batch
     try:
         if batch.header is not None and batch.may_stay(batch.config, now_ms):
@@ -135,7 +135,7 @@ def _prepared(client: ClientBatch, now_ms: int) -> ReadyBatch | LogStoreError | 
 
 
 def _in(transaction: ClientTransaction, ready: ReadyBatch) -> ReadyBatch:
-    """Returns a batch of a transaction, whose data says nothing of it."""
+    """Returns a batch of a transaction; its data does not mention the transaction."""
     header = ready.header._replace(attributes=ready.header.attributes & ~TRANSACTIONAL_MASK)
     bare = header._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH, base_sequence=NO_SEQUENCE)
     data = memoryview(b"".join(v2.produced(ready.data, bare)))
@@ -143,7 +143,7 @@ def _in(transaction: ClientTransaction, ready: ReadyBatch) -> ReadyBatch:
 
 
 def _rewritten(key: Key, batch: CheckedBatch, now_ms: int) -> ReadyBatch | None:
-    """Returns what the topic makes of a batch: with other times, another codec, or of an older format."""
+    """Returns a batch changed to the topic's rules: with other times, another codec, or in a newer format."""
     buffer = np.frombuffer(batch.data, np.uint8)
     analysis = analyze(buffer, Origin.CLIENT, batch.config)
     if not analysis.valid_bytes:
@@ -172,11 +172,11 @@ def _check(ready: ReadyBatch, *, transactional: bool) -> None:
     check_fits_put(len(ready.data))
 
 
-# Which batches are added, after a certain state
+# The batches to add, after a certain state
 
 
 class _Partition:
-    """A partition as it is with the batches planned so far."""
+    """The state of a partition including the batches planned so far."""
 
     def __init__(self, state: State, key: Key) -> None:
         found = state.partitions.get(key)
@@ -188,7 +188,7 @@ class _Partition:
         self._producers = ProducerStateManager(f"{state.topics[key[0]].name}-{key[1]}")
 
     def add(self, ready: ReadyBatch) -> AppendInfo:
-        """Adds a batch, unless its producer repeats it. Raises as :meth:`ProducerStateManager.prepare`."""
+        """Adds a batch, unless its producer repeats it. Raises the errors of :meth:`ProducerStateManager.prepare`."""
         batch = produced_batch(ready.header, self.end)
         known = self._known.get((*self._key, batch.producer_id))
         if known is not None and self._producers.last_entry(batch.producer_id) is None:
@@ -234,7 +234,7 @@ def _plan(state: State, ready: Sequence[ReadyBatch | LogStoreError | None]) -> _
 
 
 def _commit(log: CommitLog, ready: Sequence[ReadyBatch | LogStoreError | None], planned: _Planned) -> _Planned | None:
-    """Puts the batches and commits them; returns what the commit says; None if others' commits have changed that."""
+    """Puts the batches and commits them; returns the content of the commit, or None if others' commits changed it."""
     write, done = uuid4().hex, planned
     added = [each for index in planned.written if isinstance(each := ready[index], ReadyBatch)]
     slices = _slices_of(added)
@@ -262,7 +262,7 @@ class _Slice(NamedTuple):
 
     @property
     def parts(self) -> list[tuple[Key, FilledSlice]]:
-        """What is put: a slice of a transaction is followed by what takes its place if that is aborted."""
+        """The parts to put: each slice of a transaction is followed by the slice that replaces it after an abort."""
         if self.transaction is None:
             return [(self.key, self.filled)]
         empty = empty_batch(self.filled.records)

@@ -1,8 +1,8 @@
-"""ClientTransactions: the transactions of the producers of one process, whose content is in the log.
+"""ClientTransactions: the transactions of one process's producers; their content is in the log.
 
-A batch of a transaction is appended as any other, so it has its offsets at once; offsets of groups are commits too. The
-end is one commit: all that the transaction has counts from there on, or nothing. A transactional id is an app of the
-log: to begin with it is a commit, which aborts what is open and after which other processes cannot write for the id.
+A batch of a transaction is appended like any other, so it has its offsets at once; offsets of groups are commits, too.
+The end is one commit, from which on all or nothing of the transaction counts. A transactional id is an app of the log:
+a producer takes it over by a commit, which aborts an open transaction and fences other processes.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class _Producer:
 
     transactional_id: str
     transaction: ClientTransaction
-    may_have_some: bool = False  # something was to be added to the transaction, perhaps without an answer
+    may_have_some: bool = False  # additions to the transaction were tried, perhaps without an answer
     is_ending: bool = False
-    adding: int = 0  # additions that are under way, and checks of them
+    adding: int = 0  # additions and their checks in progress
 
 
 class ClientTransactions:
@@ -67,14 +67,14 @@ class ClientTransactions:
         self._changed = Condition()  # Guards the producers.
 
     def begin(self, transactional_id: str, producer: Producer, timeout_ms: int, after: Producer | None = None) -> None:
-        """Takes over an id for a producer: what an earlier one has open, here or elsewhere, is aborted.
+        """Takes over an id for a producer: aborts the open transaction of an earlier one, here or elsewhere.
 
-        ``timeout_ms``: after which anyone may abort a transaction. ``after``: the producer whose client goes on as
-        ``producer``. Raises ProducerFencedError if another one has taken over the id since then, and as
-        :meth:`CommitLog.commit`.
+        ``timeout_ms``: the age at which anyone may abort a transaction. ``after``: the earlier producer of the client,
+        which continues as ``producer``. Raises ProducerFencedError if another one has taken over the id since then, and
+        the errors of :meth:`CommitLog.commit`.
         """
         app, run = app_of(transactional_id), _run_of(producer)
-        known = None if after is None else (_run_of(after), run)  # the second one: the answer to it was lost
+        known = None if after is None else (_run_of(after), run)  # this producer: a repeated request
         claim = claim_app(self._log, app, None, run, known)
         last = self._log.state.apps[app].version
         version = 0 if last is None else last + 1
@@ -84,7 +84,7 @@ class ClientTransactions:
             self._producers[producer.id] = _Producer(transactional_id, transaction)
 
     def has(self, transaction: ClientTransaction) -> bool:
-        """Whether a transaction is of this process."""
+        """Whether a transaction belongs to this process."""
         with self._changed:
             producer = self._producers.get(transaction.producer_id)
             return producer is not None and producer.transaction == transaction
@@ -103,7 +103,7 @@ class ClientTransactions:
 
     @contextmanager
     def held(self, producer_id: int) -> Iterator[None]:
-        """Lets no transaction of a producer end within the block: neither after a check, nor before what it allows."""
+        """Within the block, the producer's transaction cannot end: a check still holds when its result is used."""
         with self._changed:
             producer = self._producers.get(producer_id)
             if producer is not None:
@@ -133,8 +133,8 @@ class ClientTransactions:
     def add_offsets(self, added: Sequence[AddedOffsets]) -> list[LogStoreError | None]:
         """Adds offsets of groups to the transactions of producers, by one commit, while the producers are held.
 
-        Returns the error of each: as :meth:`open`, and InvalidProducerEpochError for one that was aborted. Raises as
-        :meth:`CommitLog.commit`.
+        Returns the error of each: those of :meth:`open`, and InvalidProducerEpochError for an aborted one. Raises the
+        errors of :meth:`CommitLog.commit`.
         """
         opened = [self._opened(each.producer_id) for each in added]
         results: list[LogStoreError | None] = []
@@ -160,10 +160,10 @@ class ClientTransactions:
     # Ending one
 
     def end(self, asked: Sequence[tuple[int, bool]]) -> list[LogStoreError | None]:
-        """Ends the transactions of producers by one commit: for True, all of it counts from there on; else nothing.
+        """Ends the transactions of producers by one commit: True commits one, False aborts it.
 
         Returns the error of each: TransactionAbortedError and ProducerFencedError for one that can never be committed.
-        Nothing happens to one that has ended. Raises OutcomeUnknownError and StorageError if the store failed; then
+        One that has already ended stays as it is. Raises OutcomeUnknownError and StorageError if the store failed; then
         call it again.
         """
         ending = [(self._ending(producer_id), is_commit) for producer_id, is_commit in asked]
@@ -182,7 +182,7 @@ class ClientTransactions:
         return [error if is_commit else None for error, (_, is_commit) in zip(results, asked, strict=True)]
 
     def _ending(self, producer_id: int) -> _Producer | None:
-        """Returns a producer to whose transaction nothing is added any more; None if there is no such producer."""
+        """Returns a producer and stops additions to its transaction; None if there is no such producer."""
         with self._changed:
             producer = self._producers.get(producer_id)
             if producer is not None:
@@ -201,7 +201,7 @@ class ClientTransactions:
             producer.may_have_some = producer.is_ending = False
 
     def abort_all(self) -> None:
-        """Aborts what is open, as far as the store allows, before this process ends. What remains, others abort."""
+        """Aborts open transactions before this process ends, as far as the store allows. Others abort the rest."""
         try:
             self.end([(producer_id, False) for producer_id in list(self._producers)])
         except (LogStoreError, OSError) as error:
@@ -209,7 +209,7 @@ class ClientTransactions:
 
 
 def _refusal(state: State, opened: ClientTransaction | LogStoreError) -> LogStoreError | None:
-    """Returns why nothing can be added to a transaction; None if it is open."""
+    """Returns the reason why nothing can be added to a transaction; None if it is open."""
     if isinstance(opened, LogStoreError):
         return opened
     problem = problem_of(state, *opened[:3])
@@ -217,10 +217,11 @@ def _refusal(state: State, opened: ClientTransaction | LogStoreError) -> LogStor
 
 
 def _end_of(state: State, producer: _Producer | None, *, is_commit: bool) -> TransactionEnd | LogStoreError | None:
-    """Proposes the end of a producer's transaction; None if it has ended, or has nothing.
+    """Proposes the end of a producer's transaction; None if it has ended, or is empty.
 
-    The error if it is aborted already, because another producer has taken over its id. What was perhaps added without
-    an answer must not arrive after the end, so that is proposed whatever the state has: it takes the number.
+    The error if it is aborted already, because another producer has taken over its id. An addition without an answer
+    must not arrive after the end, so the end is then proposed even if the state has nothing: it takes the commit
+    number.
     """
     if producer is None:
         return TransactionAbortedError("the producer has no open transaction here: it was aborted")
@@ -233,7 +234,7 @@ def _end_of(state: State, producer: _Producer | None, *, is_commit: bool) -> Tra
 
 
 def give_up(state: State, transaction: ClientTransaction) -> OpenChange | None:
-    """Proposes to abort a transaction that its producer did not end in time, and fences that; None if it has ended."""
+    """Proposes to abort a transaction that is not ended in time, and fences its producer; None if it has ended."""
     opened = state.open.get(transaction.app)
     if opened is None or opened.transaction != transaction:
         return None
@@ -241,11 +242,11 @@ def give_up(state: State, transaction: ClientTransaction) -> OpenChange | None:
 
 
 def give_up_producer(state: State, producer_id: int) -> OpenChange | None:
-    """Proposes to abort what a producer has open, as :func:`give_up`; None if there is nothing."""
+    """Like :func:`give_up`, for the open transaction of a producer; None if there is none."""
     found = [each.transaction for each in state.open.values() if each.transaction.producer_id == producer_id]
     return give_up(state, found[0]) if found else None
 
 
 def _run_of(producer: Producer) -> str:
-    """Returns what the log says of the producer that took over an id last."""
+    """Returns the log's entry about the producer that last took over an id."""
     return f"{producer.id}/{producer.epoch}"

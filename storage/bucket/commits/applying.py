@@ -241,7 +241,7 @@ def _end(state: State, end: TransactionEnd) -> None:
 
 
 def _set_offsets(state: State, offsets: GroupOffsets, *, is_last: bool = True) -> None:
-    """Sets offsets of groups. ``is_last``: all that open transactions have for them was staged earlier."""
+    """Sets offsets of groups. ``is_last``: offsets that open transactions have for them were staged earlier."""
     for group, partitions in offsets.items():
         kept = state.groups.setdefault(group, {})
         for partition, offset in partitions.items():

@@ -83,7 +83,7 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def _version(change: Change) -> int:
-    """Returns the version that readers of a commit must know: older ones may read what they understand."""
+    """Returns the version that readers of a commit must know: the oldest one with all of its parts."""
     if isinstance(change, FinishChange) or getattr(change, "is_copied", False):
         return VERSION
     has_transactions = isinstance(change, (StageChange, EndChange)) or bool(getattr(change, "transactions", ()))

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from ...format.tables import Int64s
 
-VERSION = 3  # of the format of commits; 1 has no open transactions, 2 no partitions that are being copied
+VERSION = 3  # the format of commits; 1 lacks open transactions, 2 lacks partitions that are being copied
 DIGITS = 20
 
 # Columns of a commit's slices, shape (slices, 6).
@@ -22,7 +22,7 @@ def commit_key(number: int) -> str:
 
 
 class StagedObject(NamedTuple):
-    """An object that a task wrote before the commit that names it."""
+    """An object that a task wrote; a later commit names it."""
 
     task: int  # the partition of Spark's stage
     attempt: int  # Spark's task attempt id
@@ -35,14 +35,14 @@ class StagedObject(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartitionSlices:
-    """What a commit adds to a partition: slices of staged objects, in the order of their offsets."""
+    """The part of a commit for one partition: slices of staged objects, in the order of their offsets."""
 
     topic_id: str
     partition: int
     base_offset: int  # of the first slice
     slices: Int64s  # (slices, 6): object (index in the commit's), position, bytes, records, batches, max timestamp
     producers: Int64s | None = None  # (batches, 6): batches of idempotent producers, columns as in ``producers``
-    transactions: Sequence[int] = ()  # of each slice: index in the commit's, -1: it is in none; (): all are in none
+    transactions: Sequence[int] = ()  # per slice an index into the commit's transactions, -1: none; (): all none
 
 
 class GroupOffset(NamedTuple):
@@ -60,14 +60,14 @@ APP_PREFIX = "__transaction."  # of the apps that are transactional ids
 
 
 class ClientTransaction(NamedTuple):
-    """A transaction of a client that is open. Its transactional id is an app, which its end gives a version."""
+    """An open transaction of a client. Its transactional id is an app, whose version rises when it ends."""
 
     app: str
     epoch: int  # the app's current one
-    version: int  # larger by one than the app's last one
+    version: int  # one more than the app's last epoch
     producer_id: int
     producer_epoch: int
-    timeout_ms: int  # after which anyone may abort it
+    timeout_ms: int  # the age at which anyone may abort it
 
     @property
     def name(self) -> str:
@@ -83,12 +83,12 @@ class DataChange:
     objects: Sequence[StagedObject] = ()
     parts: Sequence[PartitionSlices] = ()
     app: str | None = None
-    version: int | None = None  # larger than the app's last one; None: ``offsets`` have the app's progress
+    version: int | None = None  # larger than the app's last version; None: ``offsets`` have the app's progress
     epoch: int | None = None  # the app's current one
     query: str | None = None
     run: str | None = None
     offsets: GroupOffsets | None = None
-    transactions: Sequence[ClientTransaction] = ()  # that some of the slices are in
+    transactions: Sequence[ClientTransaction] = ()  # the transactions of some slices
 
 
 class StagedOffsets(NamedTuple):
@@ -107,7 +107,7 @@ class StageChange:
 
 
 class TransactionEnd(NamedTuple):
-    """The end of a transaction: its records and offsets count, or there is nothing at its offsets."""
+    """The end of a transaction: either its records and group offsets count, or nothing is at its offsets."""
 
     app: str
     epoch: int
@@ -143,7 +143,7 @@ class TopicChange:
 
 @dataclass(frozen=True)
 class FinishChange:
-    """The copy of a partition to here is finished: from now on readers and writers see it."""
+    """The copy of a partition into this log is finished: from now on readers and writers see it."""
 
     topic_id: str
     partition: int
@@ -151,7 +151,7 @@ class FinishChange:
 
 @dataclass(frozen=True)
 class OpenChange:
-    """A writer's claim of an app: earlier epochs are fenced, and what they have open is aborted."""
+    """A writer's claim of an app: earlier epochs are fenced, and their open transactions are aborted."""
 
     app: str
     epoch: int  # one more than the last
@@ -224,7 +224,7 @@ class Commit:
 
     number: int  # from 1 on, without a gap
     uid: str  # 32 hex digits, random
-    previous: str  # uid of the commit before; of the first one: the log's id
+    previous: str  # uid of the previous commit; for the first one: the log's id
     time_ms: int  # by the writer's clock, for people
     by: str  # host, process, user; for people
     change: Change

@@ -1,6 +1,6 @@
 """The last batches of idempotent producers: in a commit beside its slices, and in the state.
 
-By them a batch that is sent again is recognised, also by another gateway and after a restart. The state keeps those of
+They reveal a batch that is sent again, even to another gateway or after a restart. The state keeps those of
 the partitions' producers that wrote last, without a clock: at most :data:`PRODUCERS_KEPT`.
 """
 
@@ -15,7 +15,7 @@ from ...recovery.producer_state import ProducerBatch, ProducerState
 from .fields import INT64_MAX, Fields
 
 Key = tuple[str, int, int]  # topic id, partition, producer id
-Producers = dict[Key, ProducerState]  # who wrote last is last
+Producers = dict[Key, ProducerState]  # the producer that wrote last is last
 
 PRODUCERS_KEPT = 100_000  # pairs of a partition and a producer, in the whole log
 EPOCH_MAX = 2**15 - 1
@@ -38,7 +38,7 @@ def read_batches(fields: Fields, records: int) -> Int64s | None:
 
 
 def add_batches(producers: Producers, topic_id: str, partition: int, base: int, rows: Int64s) -> None:
-    """Adds the batches of a commit's part that begins at offset ``base``; forgets who has not written for long."""
+    """Adds the batches of a commit's part that begins at offset ``base``; forgets producers idle for longest."""
     for producer_id, epoch, sequence, first, records, max_timestamp in rows.tolist():
         key, end = (topic_id, partition, producer_id), base + first + records
         known = producers.pop(key, None) or ProducerState(producer_id)
@@ -62,10 +62,10 @@ def to_json(producers: Producers) -> list[Any]:
 
 
 def from_json(fields: Fields) -> Producers:
-    """Returns what :func:`to_json` was given.
+    """Parses the output of :func:`to_json`.
 
-    Raises CorruptionError, also if there are none: a version has written it that does not know them, and without them
-    batches that are sent again would be taken for new ones.
+    Raises CorruptionError, even for a missing list: then a version that does not know producers has written it, and
+    repeated batches would count as new ones.
     """
     if not fields.has("producers"):
         raise CorruptionError("was written by a version that does not know the batches of idempotent producers")

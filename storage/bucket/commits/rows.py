@@ -12,7 +12,7 @@ _PLANES = 8  # bytes of a number
 
 
 class Rows:
-    """A growing table, shape (rows, columns). An append takes time for the appended rows only, on average."""
+    """A growing table, shape (rows, columns). On average, the time of an append depends only on the appended rows."""
 
     def __init__(self, columns: int, rows: Int64s | None = None) -> None:
         self._rows = np.empty((0, columns), np.int64) if rows is None else rows

@@ -18,7 +18,7 @@ from .rows import Rows
 BASE, OBJECT, POSITION, BYTES, RECORDS, BATCHES, MAX_TIMESTAMP = range(7)
 SLICE_COLUMNS = 7
 Key = tuple[str, int]  # topic id, partition
-OBJECT_COLUMNS = 5  # of the state's objects: write (index into the state's), task, attempt, sequence, size
+OBJECT_COLUMNS = 5  # columns of the state's objects: write (index into the state's), task, attempt, sequence, size
 
 
 class Topic(NamedTuple):
@@ -70,7 +70,7 @@ class PartitionState:
         self.slices = Rows(SLICE_COLUMNS) if slices is None else slices
         self.segments = [] if segments is None else segments  # by base
         self.undecided: dict[str, int] = {}  # the first offset of each open transaction, by its app
-        self.is_unfinished = False  # a copy to here has begun and not ended: nobody else reads or writes it
+        self.is_unfinished = False  # its copy into this log is not finished: no one else reads or writes it
         self.changes = 0  # transactions that ended here, as far as this process has read
 
     def copy(self) -> PartitionState:
@@ -114,16 +114,16 @@ class PartitionState:
 
 @dataclass
 class OpenTransaction:
-    """What a client's transaction has in the log so far."""
+    """The content of a client's transaction in the log so far."""
 
     transaction: ClientTransaction
     number: int  # of the commit that began it
-    began_ms: int  # by the clock of that commit's writer; for people
+    began_ms: int  # by the clock of that commit's writer; only for display
     slices: dict[Key, list[int]] = field(default_factory=dict)  # base offsets
     offsets: dict[str, dict[str, tuple[int, GroupOffset]]] = field(default_factory=dict)  # with the commit that has it
 
     def copy(self) -> OpenTransaction:
-        """Returns the same, which stays as it is when this one moves on."""
+        """Returns a copy, which stays the same when this one changes."""
         slices = {key: list(bases) for key, bases in self.slices.items()}
         offsets = {group: dict(each) for group, each in self.offsets.items()}
         return replace(self, slices=slices, offsets=offsets)
@@ -131,7 +131,7 @@ class OpenTransaction:
 
 @dataclass
 class State:
-    """The log after commit ``number``. :func:`apply` changes it to that after the next commit."""
+    """The state of the log after commit ``number``. :func:`apply` updates it by the next commit."""
 
     log_id: str
     number: int = 0
@@ -142,7 +142,7 @@ class State:
     apps: dict[str, App] = field(default_factory=dict)
     groups: dict[str, dict[str, GroupOffset]] = field(default_factory=dict)
     open: dict[str, OpenTransaction] = field(default_factory=dict)  # transactions of clients, by app
-    void: set[str] = field(default_factory=set)  # writes and segments that shall never be committed
+    void: set[str] = field(default_factory=set)  # writes and segments that must never be committed
     dropped: dict[str, int] = field(default_factory=dict)  # writes and segments, by the commit that needed them last
     writes: list[str] = field(default_factory=list)
     objects: Rows = field(default_factory=lambda: Rows(OBJECT_COLUMNS))
@@ -154,7 +154,7 @@ class State:
         self.uid = self.uid or self.log_id  # the first commit names the log as its predecessor
 
     def copy(self) -> State:
-        """Returns the same state, which stays as it is when this one moves on."""
+        """Returns a copy of the state, which stays the same when this one changes."""
         return replace(
             self,
             topics=dict(self.topics),
@@ -194,7 +194,7 @@ class State:
         return {self._key(number) for number in numbers.tolist()} | segments
 
     def release(self, slices: Int64s, segments: Iterable[Segment]) -> None:
-        """Notes that the log no longer has these; the next commit takes this into account."""
+        """Notes that the log no longer has these objects, as of the next commit."""
         writes, counts = np.unique(self.objects.table[slices[:, OBJECT], 0], return_counts=True)
         released = [(self.writes[write], count) for write, count in zip(writes.tolist(), counts.tolist(), strict=True)]
         for each, count in [*released, *((segment.uuid, 1) for segment in segments)]:
@@ -204,7 +204,7 @@ class State:
                 self.dropped[each] = self.number + 1
 
     def count_uses(self) -> None:
-        """Finds ``uses`` from slices and segments."""
+        """Computes ``uses`` from slices and segments."""
         counts = np.bincount(self.objects.table[self._slice_numbers(), 0], minlength=len(self.writes)).tolist()
         self.uses = Counter({write: count for write, count in zip(self.writes, counts, strict=True) if count})
         self.uses.update(segment.uuid for each in self.partitions.values() for segment in each.segments)

@@ -1,7 +1,7 @@
 """Open transactions of clients: in a state, in its checkpoint, and how they end.
 
 The slices of an open transaction have their offsets in the log. Each is followed in its object by an empty batch with
-as many offsets, as compaction leaves it; when the transaction is aborted, that takes the slice's place.
+as many offsets, as compaction leaves it; if the transaction is aborted, the empty batch replaces the slice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def app_of(transactional_id: str) -> str:
 
 
 def problem_of(state: State, app: str, epoch: int, version: int) -> str | None:
-    """Returns why the open transaction of an app cannot be this one; None if it can."""
+    """Returns the reason why the open transaction of an app cannot be this one; None if it can."""
     known = state.apps.get(app)
     if known is None or known.epoch != epoch:
         return f"app {app!r} is not open in epoch {epoch}"
@@ -34,9 +34,9 @@ def problem_of(state: State, app: str, epoch: int, version: int) -> str | None:
 
 
 def opened(state: State, transaction: ClientTransaction, time_ms: int) -> OpenTransaction:
-    """Returns what a transaction has; begins it, by the commit that follows the state, if it is new.
+    """Returns the content of a transaction; a new one begins with the next commit.
 
-    ``time_ms``: of that commit.
+    ``time_ms``: the time of that commit.
     """
     return state.open.setdefault(transaction.app, OpenTransaction(transaction, state.number + 1, time_ms))
 
@@ -68,7 +68,7 @@ def end(state: State, app: str, *, is_commit: bool) -> dict[str, dict[str, Group
 
 
 def _empty(partition: PartitionState, bases: Iterable[int]) -> None:
-    """Puts the empty batches in the place of slices, as far as retention has not dropped them."""
+    """Replaces slices by their empty batches, as far as retention has not dropped them."""
     for base in bases:
         first, last = partition.slice_range(base, base + 1)
         for row in partition.slices.table[first:last]:
@@ -77,7 +77,7 @@ def _empty(partition: PartitionState, bases: Iterable[int]) -> None:
 
 
 def _counting(state: State, ended: OpenTransaction) -> dict[str, dict[str, GroupOffset]]:
-    """Returns the offsets that a committed transaction sets; those that others staged earlier never count then."""
+    """Returns the offsets that a committed transaction sets; offsets that others staged earlier will never count."""
     for group, offsets in ended.offsets.items():
         for partition, (number, _) in offsets.items():
             forget_offset(state, group, partition, before=number)
@@ -85,7 +85,7 @@ def _counting(state: State, ended: OpenTransaction) -> dict[str, dict[str, Group
 
 
 def forget_offset(state: State, group: str, partition: str, before: int | None = None) -> None:
-    """Drops the offsets that open transactions staged for a partition: what was written later wins.
+    """Drops the offsets that open transactions staged for a partition, because a later write wins.
 
     ``before``: only those of commits with smaller numbers.
     """
@@ -96,7 +96,7 @@ def forget_offset(state: State, group: str, partition: str, before: int | None =
 
 
 def forget_topic(state: State, topic_id: str, partitions: Iterable[str]) -> None:
-    """Drops what open transactions have in a topic that is deleted; ``partitions``: its names, as of offsets."""
+    """Drops the content of open transactions in a deleted topic; ``partitions``: its partitions' names in offsets."""
     names = set(partitions)
     for each in state.open.values():
         for key in [key for key in each.slices if key[0] == topic_id]:
@@ -133,7 +133,7 @@ def to_json(state: State) -> list[Any]:
 
 
 def from_json(fields: Fields) -> list[OpenTransaction]:
-    """Returns what :func:`to_json` was given. Raises CorruptionError."""
+    """Parses the output of :func:`to_json`. Raises CorruptionError."""
     return [_read(fields, value) for value in fields.values("open")] if fields.has("open") else []
 
 

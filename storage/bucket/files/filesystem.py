@@ -65,8 +65,8 @@ GROUPS_DIRECTORY = names.partition_directory(GROUP_METADATA_TOPIC, 0)
 LOGS_KEPT = 8
 FOOTERS_KEPT = 256
 BESIDE_PUT = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.KEY_FILTER)
-SMALL_FILE_BYTES_MAX = 64 << 20  # of what lies beside a segment
-SMALL_FILES_KEPT_BYTES = 64 << 20  # of them in memory, names included; the newest one is always kept
+SMALL_FILE_BYTES_MAX = 64 << 20  # limit of a file beside a segment
+SMALL_FILES_KEPT_BYTES = 64 << 20  # limit of small files in memory, names included; the newest one is always kept
 
 
 class BucketFileSystem(ReadOnlyFileSystem):
@@ -79,12 +79,12 @@ class BucketFileSystem(ReadOnlyFileSystem):
         self._known: dict[tuple[str, int], tuple[tuple[object, ...], PartitionFiles]] = {}
         self._groups: GroupsLog | None = None
         self._footers: dict[str, Footer] = {}
-        self._put_files: dict[str, bytes | None] = {}  # beside segments that were put; None: there is none
+        self._put_files: dict[str, bytes | None] = {}  # beside segments that were put; None: the object is missing
         self._put_files_bytes = 0
         self._parts = Parts(log.store, log.attempts)
 
     def __reduce__(self) -> tuple[Callable[[str], MadeFileSystem], tuple[str]]:
-        """Pickles the URL, and nothing else: another process opens the log by it."""
+        """Pickles only the URL, by which another process opens the log."""
         return reopened, (self._root,)
 
     # What is there
@@ -100,7 +100,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         self._forget_deleted()
 
     def pin(self) -> None:
-        """Does nothing: shows what the log has. For a reader of one partition, see ``PinnedFiles``."""
+        """Does nothing: this shows the current log. For a reader of one partition, see ``PinnedFiles``."""
 
     def catch_up_if_current(self) -> bool:
         """Does what :meth:`catch_up` does if the store has the same log as before; returns whether it has."""
@@ -119,7 +119,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         return files is not None and self.is_made_in(files, name)
 
     def is_made_in(self, files: PartitionFiles, name: str) -> bool:
-        """As :meth:`is_made`, for a name in a partition's directory as it was at some time."""
+        """Like :meth:`is_made`, for a name in a partition's directory as it was at some time."""
         return name.endswith(names.SNAPSHOT) or isinstance(_shown(files, name), MadeSegment)
 
     def list(self, directory: str) -> list[str]:
@@ -146,7 +146,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         return self.status_in(files, name, path)
 
     def status_in(self, files: PartitionFiles | None, name: str, path: str) -> FileStatus | None:
-        """As :meth:`status`, for a name in a partition's directory as it was at some time; None: for another file."""
+        """Like :meth:`status`, for a name in a partition's directory as it was at some time; None: for another file."""
         try:
             file = self.open_in(files, name, path)
         except FileNotFoundError:
@@ -218,7 +218,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         return path.removeprefix(self._root).lstrip("/")
 
     def _place(self, path: str) -> tuple[PartitionFiles | None, str]:
-        """Returns the partition that a path leads to, if there is one, and the name of the file in it; "": itself."""
+        """Returns the partition of a path, if there is one, and the name of the file in it; "" for the directory."""
         directory, _, name = self._below(path).partition("/")
         with self._lock, self.log.reading() as state:
             key = partition_key(state, directory)
@@ -271,7 +271,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         return isinstance(shown, Segment)
 
     def _snapshot(self, files: PartitionFiles) -> bytes:
-        """Returns the state of producers at the end: that of the last segment, and the transactions that are open.
+        """Returns the state of producers at the end: that of the last segment, plus the open transactions.
 
         Slices have no producers.
         """
@@ -284,7 +284,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         return checkpoints.encode_snapshot(()) if found is None else found
 
     def _epochs(self, files: PartitionFiles) -> bytes:
-        """Returns the leader epochs as of the last segment; epoch 0 if there is none, since slices have that."""
+        """Returns the leader epochs of the last segment; epoch 0, which slices have, if there is none."""
         last = files.last_put
         found = None if last is None else self._put_file(files, last, names.EPOCHS)
         first = next(iter(files.segments))
@@ -297,7 +297,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
             if key in self._put_files:
                 return self._put_files[key]
         data = read_object(self.log.store, key, SMALL_FILE_BYTES_MAX, bytes, self.log.attempts())
-        if kind == names.KEY_FILTER:  # as large as all indexes together, and perhaps put later
+        if kind == names.KEY_FILTER:  # it is as large as all indexes together, and may be put later
             return data
         with self._lock:
             if key not in self._put_files:
@@ -327,7 +327,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
 
 
 def _entry_of(transaction: ClientTransaction, first_offset: int) -> checkpoints.ProducerEntry:
-    """Returns the producer of an open transaction as a snapshot has it."""
+    """Returns the snapshot entry for the producer of an open transaction."""
     return checkpoints.ProducerEntry(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,

@@ -34,7 +34,7 @@ class GroupsLog(NamedTuple):
 
 
 def groups_log(state: State, before: GroupsLog | None) -> GroupsLog:
-    """Returns the partition for a state that has offsets of groups; ``before`` if they are the same as then."""
+    """Returns the partition for a state that has offsets of groups; ``before``, if its offsets are the same."""
     buffer, headers = group_batches(state)
     unplaced = buffer.tobytes()
     if before is not None and before.unplaced == unplaced:

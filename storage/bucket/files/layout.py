@@ -1,7 +1,7 @@
 """The files of a partition: its slices as ``.log`` files of at most 1 GiB, and its segments unchanged.
 
-The last file is always empty, and its name is the log end offset, so readers need not read the end of the file before
-it to find it.
+The last file is always empty, and its name is the log end offset, so readers find the log end without reading the end
+of the previous file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MadeSegment:
 
     @cached_property
     def inode(self) -> int:
-        first = self.slices[:1, [BASE, POSITION]].ravel().tolist()  # not the object's number: a state gives it another
+        first = self.slices[:1, [BASE, POSITION]].ravel().tolist()  # without the object's number, which may change
         empty = self.slices[
             self.slices[:, BYTES] == EMPTY_BYTES, BASE
         ].tolist()  # an aborted one is shorter than it was
@@ -60,9 +60,9 @@ class MadeSegment:
 
     @cached_property
     def indexed(self) -> tuple[Int64s, Int64s]:
-        """Offsets and positions of an index: an entry for each slice but the first, its first batch.
+        """Offsets and positions of an index: an entry for the first batch of each slice except the first slice.
 
-        The offset is the last one of a batch that is alone in its slice, otherwise the first one of its batch.
+        The offset is the batch's last one if it is alone in its slice, otherwise its first one.
         """
         rows = self.slices[1:]
         lasts = rows[:, BASE] + np.where(rows[:, BATCHES] == 1, rows[:, RECORDS] - 1, 0)
@@ -104,14 +104,14 @@ class PartitionFiles:
 
 
 def objects_of(shown: ShownSegment | None) -> set[str]:
-    """Returns what names the objects with a segment's records."""
+    """Returns the keys of the objects with a segment's records."""
     if isinstance(shown, MadeSegment):
         return {shown.key(index) for index in range(len(shown.slices))}
     return set() if shown is None else {shown.uuid}
 
 
 def objects_in(files: PartitionFiles) -> set[str]:
-    """Returns what names the objects with a partition's records."""
+    """Returns the keys of the objects with a partition's records."""
     return set().union(*map(objects_of, files.segments.values()))
 
 

@@ -13,7 +13,7 @@ from .pinned import PinnedFiles
 class StateMarks:
     """The marks of a partition, which readers need: see ``reading.Checkpoints``. They are those of the pinned files.
 
-    The log end of a later commit would make sound files look as if their end was lost.
+    With the log end of a later commit, sound files would look as if their end were lost.
     """
 
     def __init__(self, files: PinnedFiles) -> None:

@@ -16,7 +16,7 @@ from ..stores.port import RangeStore
 PART_BYTES = 4 << 20  # of one request
 AHEAD_BYTES = 8 << 20  # read ahead of a reader that goes from part to part
 AHEAD_PARTS = 32
-KEPT_BYTES = 64 << 20  # of parts in memory, for all readers of a log; those being read count, too
+KEPT_BYTES = 64 << 20  # limit of parts in memory, for all readers of a log, including parts being read
 THREADS = 8
 
 
@@ -30,17 +30,17 @@ class Part(NamedTuple):
 
 
 class Progress:
-    """How far the reads of a file have got, which tells how much of what follows is worth reading ahead.
+    """The progress of reads of a file, which decides how much to read ahead.
 
-    A reader that goes on begins again at the batch that its last read cut, or repeats a read with more bytes. Small
-    reads within what was read, such as of a header, change nothing.
+    A sequential reader begins again at the batch that its last read cut off, or repeats a read with more bytes. Small
+    reads within earlier ones, such as of a header, change nothing.
     """
 
     def __init__(self) -> None:
         self._first = self._reached = -1
 
     def ahead_of(self, position: int, length: int) -> int:
-        """Returns how many bytes to read ahead after a read, as many as it asks for; 0 if it does not go on."""
+        """Returns how many bytes to read ahead after a read: as many as it asks for; 0 if it is not sequential."""
         end = position + length
         if self._first <= position and end <= self._reached:
             return 0
@@ -109,7 +109,7 @@ def read_range(
 ) -> memoryview:
     """Returns bytes of an object.
 
-    Raises CorruptionError if the object has another size, and as :func:`patiently`.
+    Raises CorruptionError if the object has another size, and the errors of :func:`patiently`.
     """
     part = Part(key, start, length, object_size)
     try:

@@ -1,8 +1,8 @@
 """PinnedFiles: a partition's directory as it was at one moment.
 
-The log moves on while a reader opens one file after the other, and a name may then lead to other bytes: a ``.log`` has
-grown, or a segment with fewer offsets has its name. Mixed, sound files look damaged, and records are passed over. So a
-reader gets the files as they were when it loaded the log last.
+The log changes while a reader opens one file after the other, and a name may then mean other bytes: a ``.log`` has
+grown, or a segment with fewer offsets has its name. In such a mixture, sound files look damaged, and records are
+skipped. So a reader gets the files as they were when it loaded the log last.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .read_only import ReadOnlyFileSystem
 
 
 class PinnedFiles(ReadOnlyFileSystem):
-    """The files of a log for a reader of one partition; what was read of objects is shared with other readers."""
+    """The files of a log for a reader of one partition; readers share the cached parts of objects."""
 
     def __init__(self, files: BucketFileSystem, directory: str) -> None:
         self._files, self._directory = files, directory
-        self._pinned: PartitionFiles | None = None  # None: not yet pinned, or the offsets of groups
+        self._pinned: PartitionFiles | None = None  # None: not yet pinned, or these are the offsets of groups
 
     def __reduce__(self) -> tuple[type[PinnedFiles], tuple[BucketFileSystem, str]]:
         return type(self), (self._files, self._directory)
@@ -30,11 +30,11 @@ class PinnedFiles(ReadOnlyFileSystem):
 
     @property
     def pinned(self) -> PartitionFiles | None:
-        """The files as they were pinned; None: not yet pinned, or of no partition in the commits."""
+        """The pinned files; None: not yet pinned, or not a partition in the commits."""
         return self._pinned
 
     def catch_up(self) -> None:
-        """Reads the commits of others; the files stay those that were pinned."""
+        """Reads the commits of others; the pinned files stay the same."""
         self._files.catch_up()
 
     def pin(self) -> None:
@@ -50,7 +50,7 @@ class PinnedFiles(ReadOnlyFileSystem):
         return names_in(self._pinned)
 
     def status(self, path: str) -> FileStatus | None:
-        """Returns the status of a file as it was; that of the directory shows that others changed something."""
+        """Returns the pinned status of a file; the status of the directory reveals changes by others."""
         pinned, name = self._place(path)
         return self._files.status(path) if pinned is None else self._files.status_in(pinned, name, path)
 

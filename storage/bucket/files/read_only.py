@@ -9,7 +9,10 @@ from .open_files import ReadOnlyError
 
 
 class ReadOnlyFileSystem(MadeFileSystem):
-    """A file system that shows a log on an object store. Raises io.UnsupportedOperation for all that would write."""
+    """A file system that shows a log on an object store.
+
+    All operations that would write raise io.UnsupportedOperation.
+    """
 
     def is_link(self, path: str) -> bool:
         return False

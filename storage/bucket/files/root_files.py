@@ -42,7 +42,7 @@ def directories(state: State) -> list[str]:
 
 
 def partition_key(state: State, directory: str) -> tuple[str, int] | None:
-    """Returns topic id and number of the partition that a directory's name belongs to; None: it cannot be one's."""
+    """Returns topic id and number of the partition with a directory's name; None: it is not a partition's name."""
     if directory.endswith(names.UNFINISHED):
         unfinished = (key for key, each in state.partitions.items() if each.is_unfinished)
         return next(

@@ -16,7 +16,7 @@ from .layout import MadeSegment, objects_of
 from .parts import AHEAD_PARTS, PART_BYTES, Part, Parts, Progress
 
 OFFSET_BYTES = 8  # of a base offset, at the beginning of a batch
-KNOWN_SLICES = 64  # whose batches a file knows
+KNOWN_SLICES = 64  # slices whose batches a file remembers
 
 
 class SliceBytes:
@@ -28,7 +28,7 @@ class SliceBytes:
         self._progress = Progress()
 
     def read(self, position: int, length: int) -> memoryview:
-        """Returns the bytes from ``position`` on, fewer at the end. Raises as :meth:`Parts.get`."""
+        """Returns the bytes from ``position`` on, fewer at the end. Raises the errors of :meth:`Parts.get`."""
         end = min(position + length, self._segment.size)
         if position >= end:
             return memoryview(b"")
@@ -44,7 +44,7 @@ class SliceBytes:
         return found.data
 
     def forget(self) -> None:
-        """Drops what was read of its objects."""
+        """Drops the cached parts of its objects."""
         self._starts.clear()
         self._parts.forget(objects_of(self._segment))
 
@@ -75,7 +75,7 @@ class SliceBytes:
         return Part(self._segment.key(index), int(row[POSITION]) + start, length, self._segment.object_size(index))
 
     def _read_slice(self, index: int, first: int, into: Bytes) -> None:
-        """Fills ``into`` with the bytes of a slice from the position ``first`` in it on."""
+        """Fills ``into`` with the bytes of a slice, beginning at its position ``first``."""
         end = first + len(into)
         starts = self._batch_starts(index)
         low, high = _around(starts, first), _around(starts, end)
@@ -107,7 +107,7 @@ class SliceBytes:
         return known
 
     def _find_starts(self, index: int) -> Int64s:
-        """Returns where the batches of a slice begin in it: by their lengths if it is small, else by the footer."""
+        """Returns the start of each batch in a slice: by the batches' lengths in a small slice, else by the footer."""
         row = self._segment.slices[index]
         if row[BATCHES] == 1:
             return np.zeros(1, np.int64)
@@ -125,7 +125,7 @@ class SliceBytes:
 
 
 def _around(starts: Int64s, position: int) -> int | None:
-    """Returns the batch that begins shortly before ``position``, so that its base offset goes across; None: none."""
+    """Returns the batch whose base offset lies across ``position``; None: there is none."""
     index = int(np.searchsorted(starts, position)) - 1
     is_across = index >= 0 and starts[index] + OFFSET_BYTES > position
     return int(starts[index]) if is_across else None

@@ -17,7 +17,7 @@ _PROGRAM = f"import sys; sys.path[:] = sys.argv[2:]; from {__name__} import main
 
 
 def check_store_apart(url: str) -> list[Finding]:
-    """As :func:`check_store`. Raises StorageError if the interpreter fails, with the last line of its error."""
+    """Like :func:`check_store`. Raises StorageError if the interpreter fails, with the last line of its error."""
     done = subprocess.run([sys.executable, "-c", _PROGRAM, url, *sys.path], capture_output=True, text=True, check=False)
     if done.returncode:
         raise StorageError(f"{url}: the check of the store failed: {done.stderr.strip().rpartition(chr(10))[2]}")

@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 DELIVERY_TIMEOUT = "COMMITLOG_DELIVERY_TIMEOUT_MS"  # Kafka's delivery.timeout.ms
 RETRIES = "COMMITLOG_RETRIES"  # Kafka's retries
 _MOST = 2**31 - 1
-REFUSALS_MAX = 10  # in turn; with the pauses between them, some 10 s
+REFUSALS_MAX = 10  # consecutive refusals; with the pauses between them, some 10 s
 _DAMAGED_READS = 3  # an object is read this often before it is called damaged: an answer may be cut short
 
 logger = logging.getLogger(__name__)
@@ -65,10 +65,10 @@ class Attempts:
         return self._clock.monotonic_ms() >= self._until_ms
 
     def wait(self, failed: ObjectStoreError) -> bool:
-        """Pauses after an attempt that failed, and logs the first one: a store may be silent until the deadline.
+        """Pauses after a failed attempt, and logs the first one, because a store may be silent until the deadline.
 
         Returns False, at once, if the deadline is over, or if the store has refused access :data:`REFUSALS_MAX` times
-        in turn: a refusal may pass, but one that stays needs an administrator.
+        in a row: a refusal may be temporary, but a lasting one needs an administrator.
         """
         self._refusals = self._refusals + 1 if isinstance(failed, StoreAccessError) else 0
         if self.are_over() or self._refusals == REFUSALS_MAX:
@@ -81,7 +81,7 @@ class Attempts:
 
 
 def patiently(attempts: Attempts, read: Callable[[], _Result]) -> _Result:
-    """Returns what ``read`` returns; repeats it while the store fails, and a few times where it finds damage.
+    """Returns the result of ``read``; repeats it while the store fails, and a few times if it finds damage.
 
     Raises the last error at the deadline; ObjectMissingError and StoreAccessError at once.
     """
@@ -103,9 +103,9 @@ def patiently(attempts: Attempts, read: Callable[[], _Result]) -> _Result:
 def read_object(
     store: ObjectStore, key: str, limit: int, decode: Callable[[bytes], _Result], attempts: Attempts
 ) -> _Result | None:
-    """Returns what ``decode`` makes of an object of at most ``limit`` bytes; None if the store says that there is none.
+    """Returns the decoded content of an object of at most ``limit`` bytes; None if the object does not exist.
 
-    Raises CorruptionError with the object's name, and as :func:`patiently`.
+    Raises CorruptionError with the object's name, and the errors of :func:`patiently`.
     """
 
     def read() -> _Result:

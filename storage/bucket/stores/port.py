@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-PUT_BYTES_MAX = 128 << 20  # of an object that one request writes; more would need parts, whose completion may race
+PUT_BYTES_MAX = 128 << 20  # limit of one request; larger objects would need multipart uploads, which may race
 
 
 class ObjectFacts(NamedTuple):
@@ -17,7 +17,7 @@ class ObjectFacts(NamedTuple):
 
 
 class FolderListing(NamedTuple):
-    """What is directly in a folder."""
+    """The direct content of a folder."""
 
     folders: list[str]  # names, sorted
     objects: list[ObjectFacts]  # by key
@@ -87,7 +87,7 @@ class ObjectStore(Protocol):
 
 
 class RangeStore(Protocol):
-    """What it takes to read parts of objects: operations of :class:`ObjectStore`."""
+    """The operations of :class:`ObjectStore` that reading parts of objects needs."""
 
     @property
     def url(self) -> str: ...

@@ -50,7 +50,7 @@ def check_store(
     store: ObjectStore | None = None,
     racing: Racing = race,
 ) -> list[Finding]:
-    """Checks what a log needs of an object store; returns a Finding for each check, with counts.
+    """Checks the properties that a log needs of an object store; returns a Finding for each, with counts.
 
     The checks are ``creates only if absent``, ``one of many wins``, ``read after write``, ``read after 404``,
     ``overwrites``, ``ranges``, ``deletes`` and ``lists``. A check during which the store reports an error has failed.
@@ -130,7 +130,7 @@ def _check_race(tested: _Tested) -> _Answer:
 
 
 def _check_reads(tested: _Tested) -> _Answer:
-    """Checks that what was just written is read, by name and by its facts."""
+    """Checks that a new object is visible at once: its content by name, and its facts."""
     stale = 0
     for number in range(TIMES):
         body = f"body {number}".encode()
@@ -142,7 +142,7 @@ def _check_reads(tested: _Tested) -> _Answer:
 
 
 def _check_404(tested: _Tested) -> _Answer:
-    """Checks that an object is seen although it was asked for before: a cache may remember that there was none."""
+    """Checks that a new object is visible even if a cache may remember that it was missing."""
     stale = 0
     for number in range(TIMES):
         is_early = _read(tested, number) is not None or tested.store.head(tested.key(number)) is not None

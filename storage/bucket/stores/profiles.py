@@ -1,7 +1,7 @@
 """Profiles of AWS's tools (``AWS_PROFILE``, ``~/.aws/credentials``, ``~/.aws/config``), which the client does not read.
 
-Keys that are in the files are read here. What needs more (single sign-on, roles, programs that return credentials) is
-done by botocore if it is installed.
+Keys in the files are read here. For anything else (single sign-on, roles, programs that return credentials), botocore
+is used if it is installed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...filesystem.operations import read_file
 FILE_BYTES_MAX = 1 << 20
 ASKED_AGAIN = timedelta(minutes=10)  # botocore keeps credentials, and renews them in time
 KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-ELSEWHERE = (  # where credentials are, or that there are none
+ELSEWHERE = (  # settings that name another source of credentials, or none
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -32,14 +32,14 @@ BY_BOTOCORE = ("sso_session", "sso_start_url", "role_arn", "credential_process",
 
 
 class Profile(NamedTuple):
-    """What a profile has that the environment has not."""
+    """The settings that a profile adds to the environment."""
 
     settings: dict[str, str]  # of the client
     ask: Callable[[], dict[str, Any]] | None = None  # returns credentials, which may expire, in obstore's form
 
 
 def profile_in_use() -> Profile:
-    """Returns keys, region and endpoint of the profile in use, as far as the environment does not have them.
+    """Returns keys, region and endpoint of the profile in use, except those that the environment has.
 
     Raises InvalidConfigError if ``AWS_PROFILE`` names a profile that is in neither file, or if one needs botocore.
     """
@@ -64,7 +64,7 @@ def profile_in_use() -> Profile:
 
 
 def _by_botocore(name: str, profile: Mapping[str, str]) -> Callable[[], dict[str, Any]] | None:
-    """Returns what asks botocore for credentials; None if the files have all that the profile needs."""
+    """Returns a function that asks botocore for credentials; None if the files have all that the profile needs."""
     why = next((key for key in BY_BOTOCORE if key in profile), None)
     if why is None or ("aws_access_key_id" in profile and why != "role_arn"):
         return None

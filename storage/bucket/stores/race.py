@@ -1,6 +1,6 @@
 """A race of several processes to create the same objects; on a correct store, exactly one wins each.
 
-Every process has threads, and all of them put at one instant, which a barrier gives them, round after round.
+Every process has threads; in each round, a barrier makes all of them put at the same instant.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ...clock import Clock, SystemClock
 from ...errors import ObjectExistsError, ObjectStoreError
 from .port import ObjectStore
 
-WAIT_S = 300  # for the slowest of a round; longer than any request may take
+WAIT_S = 300  # timeout for the slowest in a round; longer than any request may take
 BODY_BYTES = 512
 NOBODY = 1 << 30
 WON, REFUSED, UNKNOWN = "won", "refused", "unknown"
 
 
 class Contenders(NamedTuple):
-    """How many race, how often, and how long."""
+    """The number of contenders, the number of rounds, and the duration."""
 
     processes: int = 4
     threads: int = 8  # in each process
@@ -35,7 +35,7 @@ class Contenders(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answers that the contenders of a round got, by their numbers, and whose body the object has."""
+    """The answers to the contenders of a round, by their numbers, and the contender whose body the object has."""
 
     answers: list[str]
     found: int | None  # NOBODY: what is there, no contender wrote
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
         return [number for number, answer in enumerate(self.answers) if answer == WON]
 
     def is_right(self) -> bool:
-        """Whether one won and the object has its body; or nobody won, and the object is of one that got no answer."""
+        """Whether one won and the object has its body; or none won, and the object is from one that got no answer."""
         if self.winners:
             return self.winners == [self.found]
         return self.found is None or self.answers[self.found : self.found + 1] == [UNKNOWN]
@@ -103,7 +103,7 @@ def _remember(*shared: Any) -> None:
 
 
 def _contend(store: ObjectStore, folder: str, first: int, threads: int) -> list[list[str]]:
-    """Runs the contenders of one process; returns what each was answered, round by round."""
+    """Runs the contenders of one process; returns the answers to each, round by round."""
     barrier, goes_on = _SHARED
 
     def run(contender: int) -> list[str]:

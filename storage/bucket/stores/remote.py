@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 RETRY_TIMEOUT = timedelta(seconds=60)
 BACKOFF_MAX = timedelta(seconds=5)
 VIEWED_BYTES_MIN = 1 << 20
-CRASH = "PanicException"  # of the client, whose memory it does not harm
+CRASH = "PanicException"  # the name of obstore's crash, which leaves memory intact
 
 _CODE = re.compile(
     r"<Code>([A-Za-z]{1,60})</Code>|\bstatus(?: code)?: ([0-9]{3})\b"
@@ -51,15 +51,15 @@ _Data = TypeVar("_Data", bytes, memoryview)
 def open_store(url: str, *, retries: int | None = None) -> ListingStore:
     """Returns the store at a URL (s3, s3a, gs, az, abfss); sends nothing yet.
 
-    ``retries``: how often a failed request is repeated before its error is raised, a conditional one not after a
-    timeout; by default as the environment says. Raises InvalidConfigError for another URL, or if the extra ``[bucket]``
+    ``retries``: how often a failed request is repeated before its error is raised (a conditional one not after a
+    timeout); the environment sets the default. Raises InvalidConfigError for another URL, or if the extra ``[bucket]``
     is not installed.
     """
     return RemoteStore(url, retries)
 
 
 class RemoteStore:
-    """A store behind a URL. Pickling keeps the URL; every process makes a client of its own, when first used."""
+    """A store behind a URL. Pickling keeps the URL; every process makes a client of its own at the first use."""
 
     def __init__(self, url: str, retries: int | None = None) -> None:
         self._url, self._retries = store_url(url), retries
@@ -154,8 +154,8 @@ class RemoteStore:
 class _Clients:
     """The clients of this process, one for each URL.
 
-    obstore's threads do not survive a fork, and a child that uses it after its parent did waits forever. So the
-    process that used it first is remembered.
+    obstore's threads do not survive a fork, and a forked child waits forever if its parent has used obstore before. So
+    the process that used it first is remembered.
     """
 
     def __init__(self) -> None:
@@ -200,12 +200,12 @@ def connect(url: str, retries: int | None) -> Client:
 
 
 def _view(data: ClientBytes) -> memoryview:
-    """Returns the bytes of an answer, not copied if they are many: few may keep a much larger buffer in memory."""
+    """Returns the bytes of an answer; copies small ones, which might keep a much larger buffer in memory."""
     return memoryview(data if len(data) >= VIEWED_BYTES_MIN else data.to_bytes())
 
 
 def _is_of_client(error: BaseException) -> bool:
-    """Whether an error is obstore's; a crash within it is no Exception, so that few would catch it."""
+    """Whether an error comes from obstore; its crashes are not of class Exception, so most handlers would miss them."""
     return (
         type(error).__module__.startswith("obstore")
         or type(error).__name__ == CRASH

@@ -1,7 +1,7 @@
-"""What the client of an object store is told beside the environment, which it reads itself.
+"""Settings for the client of an object store, in addition to the environment, which it reads itself.
 
-Variables are cleaned of spaces and line ends at their ends, which secrets read from a file often have; the client would
-fail with a crash of its own. What cannot be right otherwise is refused by the name of its variable.
+White space around variables is removed: secrets read from a file often end with a newline, and the client would crash.
+Other invalid values are refused with the name of the variable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Provider(NamedTuple):
     rights: dict[str, str]  # by those of S3
 
 
-# The rights that requests need, by S3's names. Without the second one, S3 refuses to read what is not there.
+# The rights that requests need, by S3's names. Without the second one, S3 answers a read of a missing object with a
+# refusal.
 READ, LIST, WRITE, DELETE = "s3:GetObject and s3:ListBucket", "s3:ListBucket", "s3:PutObject", "s3:DeleteObject"
 
 S3 = Provider(
@@ -101,7 +102,7 @@ def provider_of(url: str) -> Provider:
 
 
 def settings_of(url: str) -> Profile:
-    """Returns what the client is to be told: settings by the variables' names in lower case, and who has credentials.
+    """Returns the settings for the client by the variables' names in lower case, and the source of credentials.
 
     Raises InvalidConfigError, with a variable's name, for a wrong one.
     """
@@ -117,7 +118,7 @@ def settings_of(url: str) -> Profile:
 
 
 def _cleaned(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yields variables whose values have white space at their ends, without it."""
+    """Yields the variables with white space around their values, without it."""
     for name in (*provider.credentials, *provider.endpoints, *provider.others):
         value = environment(name) or ""
         stripped = value.strip()

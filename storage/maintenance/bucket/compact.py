@@ -1,8 +1,8 @@
-"""Compaction: the whole partition is copied to this machine, compacted there, and put in the place of what it was.
+"""Compaction: the whole partition is copied to this machine, compacted there, and put back.
 
-Each segment takes its place by a commit of its own, the oldest first, as a broker replaces one group of segments after
-another. Killed in between, the partition has old and new segments: no key has lost its newest record, and the next run
-compacts the rest.
+Each new segment replaces old ones by a commit of its own, the oldest first, as a broker replaces one group of segments
+after another. If the process is killed in between, the partition has old and new segments: no key has lost its newest
+record, and the next run compacts the rest.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .scratch import Place, put_segment, scratch_log
 
 @dataclass(frozen=True)
 class Compaction:
-    """What compaction did to a partition."""
+    """The result of compacting a partition."""
 
     what: Cleanable | None  # before the first round; None: the partition has nothing
     rounds: Sequence[CleanResult] = ()
-    segments: Sequence[Segment] = ()  # that were put
-    is_whole: bool = True  # if not, another run was faster, and the rest was dropped
+    segments: Sequence[Segment] = ()  # the segments that were put
+    is_whole: bool = True  # False: another run was faster, and the rest was dropped
 
 
 def compact(place: Place, config: LogConfig, cleaner: Cleaner, clock: Clock, now_ms: int) -> Compaction:
@@ -77,8 +77,8 @@ def _rounds(cleaner: Cleaner, log: Log, clean: int | None, now_ms: int) -> tuple
 def _put(place: Place, log: Log, parts: Sequence[Part], clean: int) -> tuple[list[Segment], bool]:
     """Puts the segments below offset ``clean``; returns the new ones, and whether all of them were committed.
 
-    Stops at the first one that was not: another run compacts, and does not know the same records. A record that one run
-    keeps must not lose the tombstone that another saw.
+    Stops at the first failed commit, because another run is compacting from other records: a record that one run keeps
+    must not lose the tombstone that the other saw.
     """
     before: list[Part] = []
     put: list[Segment] = []

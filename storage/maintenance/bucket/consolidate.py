@@ -1,9 +1,10 @@
 """Consolidation: many slices become one segment, in Kafka's own bytes and with its indexes.
 
-Which slices make a segment follows Kafka's rules for a new segment: it is full at ``segment.bytes`` (at most 120 MiB),
+Slices are joined to segments by Kafka's rules for a new segment: it is full at ``segment.bytes`` (at most 120 MiB),
 or its first records are older than ``segment.ms``. Younger slices at the end of a partition stay as they are.
 
-Killed before a segment's commit, its objects are garbage that a collector deletes; after it, the slices are.
+If the process is killed before a segment's commit, its objects are garbage that a collector deletes; after the commit,
+the slices are garbage.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from .scratch import SEGMENT_BYTES_MAX, Place, put_segment, scratch_log
 
 @dataclass(frozen=True)
 class Consolidation:
-    """What was consolidated, or would be."""
+    """The result of a consolidation, or of a dry run."""
 
     runs: Sequence[Sequence[Slice]]  # each becomes a segment
-    segments: Sequence[Segment] = ()  # that were put
+    segments: Sequence[Segment] = ()  # the segments that were put
     others: int = 0  # segments that were dropped, because another run was faster
 
     @property
@@ -37,12 +38,12 @@ class Consolidation:
 
 
 def plan_runs(parts: Sequence[Part], config: LogConfig, now_ms: int) -> list[list[Slice]]:
-    """Returns the runs of adjacent slices that are to become a segment each. ``now_ms``: the time to assume."""
+    """Returns the runs of adjacent slices, each of which becomes a segment. ``now_ms``: the time to assume."""
     return [run for run, is_followed in runs_of(parts, config) if is_followed or _is_old(run, config, now_ms)]
 
 
 def runs_of(parts: Sequence[Part], config: LogConfig) -> Iterator[tuple[list[Slice], bool]]:
-    """Yields runs of adjacent slices that fit one segment, and of each whether it is complete: what follows ends it."""
+    """Yields runs of adjacent slices that fit one segment, and whether each is complete: another part follows."""
     limit = min(config.segment_bytes, SEGMENT_BYTES_MAX)
     run: list[Slice] = []
     size = 0
@@ -62,13 +63,13 @@ def _fits(base: int, size: int, part: Slice, limit: int) -> bool:
 
 
 def _is_old(run: Sequence[Slice], config: LogConfig, now_ms: int) -> bool:
-    """Whether the first records with a time are old; without any, they wait until something follows."""
+    """Whether the first records with a time are old; False without any, so the run waits for later records."""
     first_ms = next((part.max_timestamp for part in run if part.max_timestamp >= 0), -1)
     return first_ms >= 0 and now_ms - first_ms > config.max_segment_ms
 
 
 def consolidate(place: Place, config: LogConfig, clock: Clock, now_ms: int, *, dry_run: bool = False) -> Consolidation:
-    """Puts segments in the place of a partition's slices. One segment at a time is copied to this machine.
+    """Replaces a partition's slices by segments. One segment at a time is copied to this machine.
 
     Raises CorruptionError, with the object's name, for damage: its segment is not written. Raises ObjectStoreError.
     """

@@ -29,7 +29,7 @@ def retain_partitions(
 ) -> Iterator[PartitionOutcome]:
     """Aborts abandoned transactions, raises log start offsets, then deletes the objects that the log does not need.
 
-    Only commits are read and written, so this process does it all.
+    This process does it all, because it reads and writes commits only.
     """
     yield from _abort_overdue(run)
     for partition in _in_log(run, partitions):
@@ -106,7 +106,7 @@ def _consolidate(run: MaintenanceRun, partition: Partition) -> Report:
 def rebuild_partitions(
     run: MaintenanceRun, partitions: Sequence[Partition], runner: Runner
 ) -> Iterable[PartitionOutcome]:
-    """Checks what is beside segments, and puts segments again where that is wrong, one partition a task."""
+    """Checks the files beside segments, and puts segments again where these are wrong; one task per partition."""
     return runner("logs", partial(_rebuild_partition, run), _in_log(run, partitions))
 
 
@@ -119,10 +119,10 @@ def _rebuild(run: MaintenanceRun, partition: Partition) -> Rebuilt:
 
 
 def _place(run: MaintenanceRun, partition: Partition) -> Place:
-    """Returns where a run finds a partition.
+    """Returns the partition on the object store.
 
     Raises UnknownTopicOrPartitionError if its topic was deleted, and MissingSegmentError if the copy of the partition
-    to here is not finished: what stands for its offsets until then must stay as it is.
+    into this log is not finished: its placeholders must stay as they are until then.
     """
     log = _log(run)
     place = Place(log, find_topic(log.state, partition.topic), partition.number)
@@ -136,14 +136,14 @@ def _log(run: MaintenanceRun) -> CommitLog:
 
 
 def _in_log(run: MaintenanceRun, partitions: Sequence[Partition]) -> list[Partition]:
-    """Returns partitions that have objects: offsets of groups are in commits, and only shown as a topic."""
+    """Returns the partitions with objects, without groups' offsets, which are in commits and only shown as a topic."""
     known = _log(run).state.topic_ids
     return [each for each in partitions if each.topic in known]
 
 
 @dataclass(frozen=True)
 class Consolidated:
-    """The report of what was consolidated."""
+    """The report of a consolidation."""
 
     partition: Partition
     now_ms: int

@@ -1,7 +1,7 @@
-"""Rebuilds what is beside segments: indexes and epochs. What is shown of slices is made of commits.
+"""Rebuilds the files beside segments: indexes and epochs. (Those of slices are computed from commits.)
 
-Objects are never changed. A segment whose indexes are wrong or missing is put again, with right ones, under a name of
-its own, and a commit puts it in the place of the old one.
+Objects are never changed. A segment whose indexes are wrong or missing is put again, with right ones, under a new name,
+and a commit replaces the old one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ...reading.reader import LogReader
 from ...segment.joining import Holes
 from .scratch import SIDECARS, Place, fill, put_segment, read_beside, scratch_log
 
-KEPT = (file_names.TXN_INDEX, file_names.SNAPSHOT)  # what they say of earlier segments, this one alone does not show
+KEPT = (file_names.TXN_INDEX, file_names.SNAPSHOT)  # they also cover earlier segments, so are not rebuilt
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """The objects that were wrong, and were put again or would be."""
+    """The wrong objects, which were put again, or would be."""
 
     place: str
     wrong: Sequence[str]  # names, each with what is wrong
@@ -69,7 +69,7 @@ def _rebuild(place: Place, part: Segment, config: LogConfig, clock: Clock, *, dr
 
 
 def _wrong(place: Place, part: Segment, config: LogConfig, clock: Clock) -> list[str]:
-    """Returns the names of objects beside a segment that are missing or contradict it, each with what is wrong."""
+    """Returns the names of objects beside a segment that are missing or contradict it, each with the reason."""
     name, filesystem = f"{place.log.store.url}/{part.key(place.topic.topic_id, place.partition)}", LocalFileSystem()
     with TemporaryDirectory(prefix="commitlog-scratch-") as root:
         directory = file_names.join(root, str(place))

@@ -1,7 +1,7 @@
-"""Retention: planned from what commits say of sizes and times, so that no record is read.
+"""Retention: planned from the sizes and times in commits, so that no record is read.
 
-What a write added to a partition counts as a segment. A commit raises the log start offset; a collector deletes objects
-later that have no records of the log any more.
+The part of a write in a partition counts as a segment. A commit raises the log start offset; later, a collector deletes
+objects without records of the log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...retention.report import RetentionReport
 from ...retention.survey import LogFacts, SegmentFacts
 from .scratch import Place
 
-SEGMENTS_MAX = 2000  # of a plan: adjacent parts of a partition that has more count as one
+SEGMENTS_MAX = 2000  # limit of a plan: in a partition with more parts, adjacent ones count as one
 
 
 def retain(
@@ -28,9 +28,9 @@ def retain(
     *,
     dry_run: bool = False,
 ) -> RetentionReport:
-    """Raises a partition's log start offset as its policies say; returns the report.
+    """Raises a partition's log start offset by its policies; returns the report.
 
-    Raises as :meth:`CommitLog.commit`, and PolicyViolationError.
+    Raises the errors of :meth:`CommitLog.commit`, and PolicyViolationError.
     """
     plan = plan_retention(survey(place), replace(config, file_delete_delay_ms=limits.delete_grace_ms), now_ms, options)
     if plan.removed and not dry_run:
@@ -40,7 +40,10 @@ def retain(
 
 
 def survey(place: Place) -> LogFacts:
-    """Returns what retention must know of a partition. Asks the store only for the ages of records without a time."""
+    """Returns the facts about a partition that retention needs.
+
+    Asks the store only for the ages of records without a time.
+    """
     parts, state = place.parts, place.state
     together = -(-len(parts) // SEGMENTS_MAX) or 1
     groups = [parts[start : start + together] for start in range(0, len(parts), together)]
@@ -55,8 +58,8 @@ def _facts(place: Place, parts: Sequence[Part]) -> SegmentFacts:
 
 
 def _modified_ms(place: Place, parts: Sequence[Part]) -> Iterator[int]:
-    """Yields when the objects were written that have the parts: the age of records without a time."""
+    """Yields when the objects of the parts were written, which counts as the time of records without one."""
     log = place.log
     for key in {place.key(part) for part in parts}:
         facts = patiently(log.attempts(), lambda key=key: log.store.head(key))  # type: ignore[misc]
-        yield 2**62 if facts is None else facts.modified_ms  # what is missing is not deleted by time
+        yield 2**62 if facts is None else facts.modified_ms  # a missing object is not deleted by time

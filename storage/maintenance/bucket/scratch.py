@@ -1,4 +1,4 @@
-"""A part of a partition on this machine, as Kafka's own files: what maintenance of files needs.
+"""A part of a partition on this machine, as Kafka's own files, for the operations on files.
 
 A scratch directory has no other user, and is removed afterwards. Nothing in the bucket changes.
 """
@@ -47,11 +47,11 @@ from ...segment.joining import Holes
 from ...segment.writer import LogSegment
 from ...writing.log import Log
 
-SEGMENT_BYTES_MAX = 120 << 20  # of a new segment; one put takes 128 MiB
+SEGMENT_BYTES_MAX = 120 << 20  # limit of a new segment; one put takes 128 MiB
 SIDECARS = (file_names.INDEX, file_names.TIME_INDEX)
 SMALL_BYTES_MAX = 64 << 20  # of what lies beside a segment
 READS_AT_ONCE = 16
-READ_AHEAD_BYTES = 64 << 20  # of parts that were read and not yet written, and one part
+READ_AHEAD_BYTES = 64 << 20  # limit of parts that were read and not yet written, plus one part
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def scratch_log(
 ) -> Iterator[Log]:
     """Yields a log on this machine with one closed segment for each run of parts, and an empty one at the end.
 
-    Recovery builds indexes, epochs, and snapshots, which go on from that of the segment before. The directory is in the
-    machine's folder for temporary files (``TMPDIR``), and is removed at the end of the ``with`` block. Raises as
+    Recovery builds indexes, epochs, and snapshots, which continue the previous segment's snapshot. The directory is in
+    the machine's folder for temporary files (``TMPDIR``), and is removed at the end of the ``with`` block. Raises as
     :func:`read_part`.
     """
     filesystem = filesystem or LocalFileSystem()
@@ -182,7 +182,7 @@ def _epoch_of(place: Place, run: Sequence[Part]) -> int:
 
 
 def _put_producers(place: Place, base: int, directory: str, filesystem: FileSystem) -> None:
-    """Writes the snapshot of the producers at ``base``, if there is one, so that what they wrote before is known."""
+    """Writes the snapshot of the producers at ``base``, if there is one, so that their earlier batches are known."""
     before = segment_before(place, base)
     data = read_beside(place, before, file_names.SNAPSHOT) if before else None
     if data is not None:
@@ -203,12 +203,13 @@ def put_segment(
     erased: int = 0,
     again_with: Mapping[str, bytes] | None = None,
 ) -> Segment | None:
-    """Puts a closed segment of a scratch log and what is beside it, and commits it in the place of ``replaced``.
+    """Puts a closed segment of a scratch log and the files beside it, and commits it to replace ``replaced``.
 
-    Returns None, and drops the result, if another run changed these offsets or those ``before`` since; and the part
-    itself if it is such a segment already, unless ``again_with`` is given: objects, by suffix, to be put rather than
-    those of the scratch log. ``erased``: records of ``replaced`` that it lacks on purpose. Killed before the commit,
-    the objects are garbage. Raises StorageError if the segment is too large for one put.
+    Returns None, and drops the result, if another run has changed these offsets, or those ``before``. If ``replaced``
+    is one segment that is equal already, returns it and puts nothing, unless ``again_with`` is given: objects, by
+    suffix, to put instead of those of the scratch log. ``erased``: records of ``replaced`` that it lacks on purpose.
+    If the process is killed before the commit, the objects are garbage. Raises StorageError if the segment is too large
+    for one put.
     """
     data = _read(place, segment)
     put = _described(segment, end, data, is_compacted=is_compacted)
@@ -226,7 +227,7 @@ def put_segment(
 
 
 def _beside(place: Place, log: Log, segment: LogSegment, end: int, replaced: Sequence[Part]) -> dict[str, bytes]:
-    """Returns what is put beside a segment that ends at ``end``, by suffix."""
+    """Returns the files to put beside a segment that ends at ``end``, by suffix."""
     filesystem, epochs = log.context.filesystem, epochs_before(place, segment.base_offset)
     for entry in log.epochs.entries:
         if entry.start_offset < end and (epochs.latest is None or entry.epoch > epochs.latest.epoch):
@@ -268,9 +269,9 @@ def _read(place: Place, segment: LogSegment) -> bytes:
 
 
 def _check_copy(segment: LogSegment, data: bytes, put: Segment, replaced: Sequence[Part]) -> None:
-    """Raises StorageError if what is to be put lost something on this machine: what it replaces is still whole.
+    """Raises StorageError if the new segment lost records on this machine; the old parts are still whole.
 
-    Slices have the same records in a segment; how many compaction keeps is not checked here.
+    A segment made of slices has the same records as they. A compaction may drop some, which is not checked here.
     """
     buffer = np.frombuffer(data, np.uint8)
     headers = formats.scan(buffer).headers
@@ -299,7 +300,7 @@ def _described(segment: LogSegment, end: int, data: bytes, *, is_compacted: bool
 
 
 def _kept_snapshot(place: Place, end: int, replaced: Sequence[Part]) -> bytes | None:
-    """Returns the snapshot beside a replaced segment with the same end: it may know of batches that are gone."""
+    """Returns the snapshot beside a replaced segment with the same end: it may have batches that were removed."""
     last = replaced[-1]
     data = read_beside(place, last, file_names.SNAPSHOT) if isinstance(last, Segment) and last.end == end else None
     try:
@@ -309,7 +310,7 @@ def _kept_snapshot(place: Place, end: int, replaced: Sequence[Part]) -> bytes | 
 
 
 def _snapshot(log: Log, end: int) -> bytes:
-    """Returns the producers at a segment's end, as the snapshot there says."""
+    """Returns the producers in the snapshot at a segment's end."""
     path = file_names.join(log.context.directory, file_names.segment_file(end, file_names.SNAPSHOT))
     try:
         return read_file(log.context.filesystem, path, SMALL_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""Where the chunks of a segment are in its object (``chunkIndex`` in a manifest), by Aiven's ``ChunkIndex``."""
+"""The positions of a segment's chunks in its object (``chunkIndex`` in a manifest), by Aiven's ``ChunkIndex``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import zstandard
 
 from ...format.tables import Int64s
 
-SIZES_BYTES_MAX = 64 << 20  # of an index with variable sizes: a 2 GiB segment in chunks of 512 bytes
+SIZES_BYTES_MAX = 64 << 20  # limit of an index with variable sizes: a 2 GiB segment in chunks of 512 bytes
 _COUNT, _BASE, _LAST = 4, 4, 4  # bytes of the fields
 
 
 @dataclass(frozen=True)
 class ChunkIndex:
-    """Chunks of a file, all but the last one of the same size, and the sizes that they have in the object."""
+    """Chunks of a file, all of one size except the last one, and their sizes in the object."""
 
     chunk_bytes: int  # of a chunk of the file
     file_bytes: int

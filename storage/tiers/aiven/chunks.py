@@ -1,4 +1,4 @@
-"""PlainChunks: the segments of Aiven's plugin as if their bytes were stored as they are."""
+"""PlainChunks: shows the segments of Aiven's plugin as if they were stored plainly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAMAGED_READS = 3  # a chunk is read this often before it is called damaged
 
 
 class StoredSegment(NamedTuple):
-    """What it takes to decode the objects of a segment."""
+    """The parameters for decoding the objects of a segment."""
 
     manifest: Manifest
     key: bytes | None  # None: it is not encrypted
@@ -35,8 +35,8 @@ class StoredSegment(NamedTuple):
 class PlainChunks:
     """Ranges of segments, decrypted and decompressed, by the key of the ``.log`` object; see ``bucket.ObjectStore``.
 
-    A position is one in the segment. A chunk that cannot be decoded is read again, since it may have been damaged on
-    its way, before it is called damaged.
+    A position is one in the segment. A chunk that cannot be decoded is read again before it counts as damaged, because
+    it may have been damaged on its way.
     """
 
     def __init__(self, store: ListingStore, keys: Keys, segment_of: Callable[[str], StoredSegment]) -> None:

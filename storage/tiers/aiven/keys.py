@@ -68,7 +68,7 @@ def _private_key(path: str) -> RSAPrivateNumbers:
 
 
 def _unpadded(key: RSAPrivateNumbers, encrypted: bytes) -> bytes | None:
-    """Returns what was encrypted with a key pair; None if it was another pair.
+    """Decrypts bytes with a key pair; None if they were encrypted with another pair.
 
     OAEP with SHA3-512 for both hashes (RFC 8017, 7.1.2), which OpenSSL 3 refuses.
     """
@@ -95,7 +95,7 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def decrypted(key: bytes, aad: bytes, data: memoryview) -> bytes:
-    """Returns what was encrypted. Raises CorruptionError, without the path, if the bytes are not those that were."""
+    """Returns the decrypted bytes. Raises CorruptionError, without the path, if they have changed."""
     with needs_extra("an encrypted tier"):
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - the extra is needed only here
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415

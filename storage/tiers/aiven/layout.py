@@ -4,7 +4,7 @@
 
     <topic>-<topic id>/<partition>/<start offset, 20 digits>-<segment id>.rsm-manifest
         .log       the segment in chunks, each compressed with zstd and encrypted if the plugin was set up so
-        .indexes   the small files, one behind the other, each encrypted by itself
+        .indexes the small files, one after the other, each encrypted by itself
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def object_name(start_offset: int, segment_id: str, kind: str) -> str:
 
 
 def parse_topic(folder: str) -> tuple[str, str] | None:
-    """Returns the topic and its id that have a folder; None for another name."""
+    """Returns the topic and its id in a folder's name; None for another name."""
     found = _TOPIC.fullmatch(folder)
     return (found["topic"], found["id"]) if found is not None and names.is_topic_name(found["topic"]) else None
 
@@ -93,7 +93,7 @@ class AivenTier:
         return TierSegments([each for each in found.values() if each], [f"{self.url}/{key}" for key in others])
 
     def _keep(self, partition: TopicIdPartition, names_there: set[str]) -> None:
-        """Forgets segments that are gone."""
+        """Forgets deleted segments."""
         for name in [name for name, known in [*self._known.items()] if known.segment.partition == partition]:
             if name not in names_there:
                 self._known.pop(name, None)
@@ -167,7 +167,7 @@ def _segment_of(manifest: Manifest, name: str) -> TierSegment:
 
 
 def _sorted_out(listed: set[str]) -> tuple[list[str], list[str]]:
-    """Returns the ``.log`` objects of whole copies, and what there is of others, by names.
+    """Returns the ``.log`` objects of complete copies, and the names of other objects.
 
     The plugin writes the manifest last.
     """

@@ -25,7 +25,7 @@ _INDEXES = {
 
 
 class Encryption(NamedTuple):
-    """How a segment is encrypted: AES-256 in GCM, with a key of its own."""
+    """The encryption of a segment: AES-256 in GCM, with a key of its own."""
 
     key_id: str  # names the pair of RSA keys that the segment's key is encrypted with
     encrypted_key: bytes
@@ -34,7 +34,7 @@ class Encryption(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """How a segment is stored."""
+    """The storage of a segment."""
 
     chunks: ChunkIndex
     indexes: Mapping[str, tuple[int, int]]  # by kind, such as ``.index``: position and size in the ``.indexes`` object

@@ -7,7 +7,7 @@
     <topic>-<partition>/<end>.snapshot           of the tier, where there is no local segment
     <topic>-<partition>/leader-epoch-checkpoint, partition.metadata     made, without a log directory
 
-All else is that of the log directory. What the tier has is looked up when a reader opens a partition, and by
+Everything else is that of the log directory. The tier is listed when a reader opens a partition, and by
 :meth:`TieredFiles.catch_up`. All operations that would write raise io.UnsupportedOperation.
 """
 
@@ -49,7 +49,7 @@ class TieredFiles(ReadOnlyFileSystem):
     """The files of one tier, and of a log directory above it. For any thread of one process."""
 
     def __init__(self, address: TierAddress, tier: Tier | None = None, local: FileSystem | None = None) -> None:
-        """Raises as :func:`open_tier`. ``tier``, ``local``: instead of those that the address names."""
+        """Raises the errors of :func:`open_tier`. ``tier``, ``local``: used instead of those in the address."""
         self.address = address
         self.tier = tier or open_tier(address.url, address.keys)
         self._local = (local or LocalFileSystem()) if address.log is not None else None
@@ -62,7 +62,7 @@ class TieredFiles(ReadOnlyFileSystem):
         self.catch_up()
 
     def __reduce__(self) -> tuple[Callable[[str], MadeFileSystem], tuple[str]]:
-        """Pickles the address, and nothing else: another process opens the tier by it."""
+        """Pickles only the address, by which another process opens the tier."""
         return open_tiered_files, (str(self.address),)
 
     @property
@@ -71,7 +71,7 @@ class TieredFiles(ReadOnlyFileSystem):
         return self._root
 
     def catch_up(self) -> None:
-        """Lists the partitions of the tier, and lets the next look at one list its segments."""
+        """Lists the partitions of the tier; the next access to a partition lists its segments."""
         found = _by_topic(self.tier.partitions(), self.address.topic_ids)
         with self._lock:
             self._partitions = {topic: self._of_one_id(topic, ids) for topic, ids in found.items()}
@@ -81,11 +81,11 @@ class TieredFiles(ReadOnlyFileSystem):
         """Does nothing: see ``PinnedTier``, for the reader of one partition."""
 
     def is_made(self, path: str) -> bool:
-        """Returns False: nothing of a tier was checked before."""
+        """Returns False: the content of a tier was not checked before."""
         return False
 
     def holds_from_log_start(self, directory: str) -> bool:
-        """Whether the tier has something of a partition: then it has all that a log directory lacks.
+        """Whether the tier has segments of a partition: then it has all that the log directory lacks.
 
         Only a log directory knows the log start.
         """
@@ -95,7 +95,7 @@ class TieredFiles(ReadOnlyFileSystem):
         return self._local.status(names.join(self._root, names.LOG_START_OFFSET_CHECKPOINT)) is not None
 
     def shown_path(self, path: str) -> str:
-        """Returns the name of the object that a file is in, with the tier's URL; the path of one of the directory."""
+        """Returns the URL of the object with a file's bytes; for a file of the directory, its path."""
         directory, name = _split(path)
         with self._lock:
             view = self._views.get(directory)
@@ -126,7 +126,7 @@ class TieredFiles(ReadOnlyFileSystem):
         return self.status_in(self.view(directory), name, path)
 
     def status_in(self, view: PartitionView | None, name: str, path: str) -> FileStatus | None:
-        """As :meth:`status`, for a name in a partition's directory, as the tier was at some time."""
+        """Like :meth:`status`, for a name in a partition's directory, as the tier was at some time."""
         if view is not None and (piece := view.piece_of(name)) is not None:
             size = view.size(name)
             inode = zlib.crc32(piece.segment.segment_id.encode())
@@ -141,7 +141,7 @@ class TieredFiles(ReadOnlyFileSystem):
         return self.open_in(self.view(directory), name, path, mode)
 
     def open_in(self, view: PartitionView | None, name: str, path: str, mode: OpenMode) -> File:
-        """As :meth:`open`, for a name in a partition's directory, as the tier was at some time."""
+        """Like :meth:`open`, for a name in a partition's directory, as the tier was at some time."""
         if mode != "read":
             self.make_directory(path)  # raises
         if view is not None and view.has(name):
@@ -170,7 +170,7 @@ class TieredFiles(ReadOnlyFileSystem):
         return OpenFile(path, *made(data), partial(self._missing, path))
 
     def _made(self, view: PartitionView | None, name: str, path: str) -> bytes | None:
-        """Returns the content of a file that no log directory has; None if there is none."""
+        """Returns the content of a computed file, if there is no log directory; None for others."""
         if path == names.join(self._root, TOPICS_FILE):
             return self._topics_file()
         if view is None:
@@ -201,7 +201,7 @@ class TieredFiles(ReadOnlyFileSystem):
         ]
 
     def _topics_file(self) -> bytes:
-        """Returns ``topics.json``; no setting is known, so that nothing is guessed from defaults."""
+        """Returns ``topics.json``; it states that no setting is known, so defaults are not assumed."""
         topics = {
             topic: {"id": next(iter(found.values())).topic_id, "partitions": max(found) + 1, "configs": {}}
             for topic, found in self._partitions.items()
@@ -209,9 +209,9 @@ class TieredFiles(ReadOnlyFileSystem):
         return json.dumps({"version": 1, "topics": topics, "settings_elsewhere": sorted(topics)}).encode()
 
     def partition_at(self, directory: str) -> TopicIdPartition | None:
-        """Returns the partition whose directory this is; None if it is none, or the tier has nothing of it.
+        """Returns the partition of a directory; None if it is not a partition's, or the tier has nothing of it.
 
-        Without a log directory, a partition that the tier lacks below the last one is there, and empty.
+        Without a log directory, a partition that the tier lacks, below the last one, counts as empty.
         """
         parent, name = _split(directory.rstrip("/"))
         parsed = names.parse_partition_directory(name)
@@ -240,10 +240,10 @@ class TieredFiles(ReadOnlyFileSystem):
         return TopicIdPartition(topic, checkpoints.encode_id(topic_id), number)
 
     def view(self, directory: str, *, fresh: bool = False) -> PartitionView | None:
-        """Returns what the tier adds to a directory; None if it is no partition's, or the tier has nothing of it.
+        """Returns the files that the tier adds to a directory; None if that is no partition's, or not in the tier.
 
-        ``fresh``: lists the tier again. That is also done if the first local segment is another one: those before it
-        are in the tier, since a broker copies them first.
+        ``fresh``: list the tier again. That is also done if the first local segment has changed: earlier ones are then
+        in the tier, because a broker copies them first.
         """
         directory = directory.rstrip("/")
         at = self.partition_at(directory)
@@ -305,7 +305,7 @@ class TieredFiles(ReadOnlyFileSystem):
             return []
 
     def _of_one_id(self, topic: str, ids: dict[str, dict[int, TopicIdPartition]]) -> dict[int, TopicIdPartition]:
-        """Returns the partitions of the topic of this name; of several, that whose copies are the newest."""
+        """Returns the partitions of the topic with this name; of several, the one with the newest copies."""
         if len(ids) == 1:
             return next(iter(ids.values()))
         newest = {topic_id: _newest_ms(self.tier, found.values()) for topic_id, found in ids.items()}
@@ -332,7 +332,7 @@ def _split(path: str) -> tuple[str, str]:
 def _by_topic(
     partitions: list[TopicIdPartition], wanted: tuple[str, ...]
 ) -> dict[str, dict[str, dict[int, TopicIdPartition]]]:
-    """Returns partitions by topic, topic id and number; of a topic with a ``wanted`` id, only those."""
+    """Returns partitions by topic, topic id and number; for a topic with a ``wanted`` id, only those of that id."""
     found: dict[str, dict[str, dict[int, TopicIdPartition]]] = {}
     for each in partitions:
         found.setdefault(each.topic, {}).setdefault(each.topic_id, {})[each.partition] = each
@@ -347,7 +347,7 @@ def _newest_ms(tier: Tier, partitions: Iterable[TopicIdPartition]) -> int:
 
 
 def _newest_epochs(tier: Tier, segments: list[TierSegment]) -> list[EpochEntry]:
-    """Returns the leader epochs of the log, from the segment of its newest leader that reaches farthest."""
+    """Returns the leader epochs of the log, from its newest leader's segment that reaches farthest."""
     if not segments:
         return []
     newest = max(segments, key=lambda each: (each.epochs[-1].epoch if each.epochs else -1, each.end_offset))
@@ -365,7 +365,7 @@ _opening = RLock()
 
 
 def open_tiered_files(address: str) -> TieredFiles:
-    """Returns the file system that shows the tier at an address, up to date. Raises as :func:`open_tier`."""
+    """Returns the file system that shows the tier at an address, up to date. Raises the errors of :func:`open_tier`."""
     with _opening:
         known = _of_this_process.pop(address, None)
         if known is None:

@@ -1,4 +1,4 @@
-"""PinnedTier: what a tier adds to a partition's directory, as it was when a reader opened the log."""
+"""PinnedTier: the files that a tier adds to a partition's directory, as of the moment when a reader opened the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .view import PartitionView
 
 
 class PinnedTier(ReadOnlyFileSystem):
-    """The files of a tier for a reader of one partition; what was read of objects is shared with other readers."""
+    """The files of a tier for a reader of one partition; readers share the cached parts of objects."""
 
     def __init__(self, files: TieredFiles, directory: str) -> None:
         self._files, self._directory = files, directory
@@ -23,7 +23,7 @@ class PinnedTier(ReadOnlyFileSystem):
         return self._files.root
 
     def catch_up(self) -> None:
-        """Does nothing: :meth:`pin` looks again."""
+        """Does nothing: :meth:`pin` updates the files."""
 
     def pin(self) -> None:
         self._view = self._files.view(self._directory, fresh=self._view is not None)
@@ -38,7 +38,7 @@ class PinnedTier(ReadOnlyFileSystem):
         return self._files.is_link(path)
 
     def shown_path(self, path: str) -> str:
-        """Returns the name of the object that a file is in, with the tier's URL; the path of one of the directory."""
+        """Returns the URL of the object with a file's bytes; for a file of the directory, its path."""
         name = self._name(path)
         return (None if name is None or self._view is None else self._view.object_name(name)) or path
 
@@ -49,11 +49,11 @@ class PinnedTier(ReadOnlyFileSystem):
 
     @property
     def last_tiered(self) -> int | None:
-        """The last offset of the log that the tier has, wherever its local segments begin; None: nothing."""
+        """The last offset of the log in the tier, even if local segments begin below it; None: the tier has nothing."""
         return self._files.last_offset(self._directory)
 
     def list(self, directory: str) -> list[str]:
-        """Returns the names in a directory; looks at the tier again if the first local segment is another one."""
+        """Returns the names in a directory; lists the tier again if the first local segment has changed."""
         if self._view is None or directory.rstrip("/") != self._directory:
             return self._files.list(directory)
         now = self._files.view(self._directory)

@@ -34,12 +34,12 @@ class PartitionView:
     pieces: dict[int, Piece]  # by start offset, ascending
     stop: int | None  # where the local segments begin; None: there are none
     log_start: int
-    epochs: tuple[EpochEntry, ...] = ()  # of the log; shown where there is no local directory
+    epochs: tuple[EpochEntry, ...] = ()  # the epochs of the log; shown if there is no local directory
     _sizes: dict[int, int] = field(default_factory=dict)  # of pieces that are cut
 
     @cached_property
     def snapshots(self) -> dict[int, Piece]:
-        """The producer snapshots, by their offsets: each is of the end of a whole segment."""
+        """The producer snapshots by offset; each belongs to the end of a whole segment."""
         return {
             piece.next_offset: piece
             for piece in self.pieces.values()
@@ -54,18 +54,18 @@ class PartitionView:
             yield from (names.segment_file(offset, names.SNAPSHOT) for offset in self.snapshots)
 
     def has(self, name: str) -> bool:
-        """Whether a name is one of a file of its segments, which may not exist."""
+        """Whether a file with this name could belong to one of its segments; the file need not exist."""
         return self.piece_of(name) is not None
 
     def piece_of(self, name: str) -> Piece | None:
-        """Returns the piece whose file has a name; None for other files, and for snapshots that are local."""
+        """Returns the piece that a file name belongs to; None for other files, and for local snapshots."""
         base, kind = names.base_offset_of(name), name[names.OFFSET_DIGITS :]
         if base is not None and kind == names.SNAPSHOT and self.stop is None:
             return self.snapshots.get(base)
         return self.pieces.get(base) if base is not None and kind in SHOWN else None
 
     def object_name(self, name: str) -> str | None:
-        """Returns the name of the object that a file of its segments is in, with the tier's URL; None for others."""
+        """Returns the name of the object with a segment's file, with the tier's URL; None for other files."""
         piece = self.piece_of(name)
         if piece is None:
             return None
@@ -80,11 +80,11 @@ class PartitionView:
         return None if data is None else len(data)
 
     def content(self, base: int) -> ObjectBytes:
-        """Returns the bytes of a ``.log``, also those behind its cut."""
+        """Returns the bytes of a ``.log``, including those after its cut."""
         return self.tier.content(self.pieces[base].segment)
 
     def small(self, name: str) -> bytes | None:
-        """Returns the content of a file that is no ``.log``; None if there is none."""
+        """Returns the content of a file other than a ``.log``; None if there is none."""
         base, kind = names.offset_in(name), name[names.OFFSET_DIGITS :]
         if kind == names.SNAPSHOT:
             found = self.snapshots.get(base)
@@ -104,7 +104,7 @@ class PartitionView:
         return self._sizes[base]
 
     def _cut_position(self, piece: Piece) -> int:
-        """Returns where the first batch begins that reaches the next segment."""
+        """Returns the position of the first batch that reaches the next segment."""
         segment, index = piece.segment, self.tier.beside(piece.segment, names.INDEX) or b""
         offsets, positions = decode_offset_entries(segment.start_offset, index)
         before = positions[(offsets < piece.next_offset) & (positions < segment.size)]
@@ -115,7 +115,7 @@ class PartitionView:
         )
 
     def _cut(self, piece: Piece, kind: str, data: bytes) -> bytes:
-        """Returns the entries of an index that are of batches before the cut."""
+        """Returns the entries of an index for batches before the cut."""
         base = piece.segment.start_offset
         if kind == names.INDEX:
             _, positions = decode_offset_entries(base, data)
