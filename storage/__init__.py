@@ -1,7 +1,7 @@
-"""Kafka's log as a Python module that knows nothing of Spark, sockets or people. Its public names are listed here.
+"""Kafka's log as a Python package that depends on neither Spark nor sockets nor a command line.
 
-They are loaded when first used (PEP 562): a program that lists topics must answer at once, so it must not import numba,
-a codec or Arrow.
+Its public names are listed here. They are loaded when first used (PEP 562): a program that lists topics must answer at
+once, so it must not import numba, a codec or Arrow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The bytes of ``.log`` files that this process reads, for progress bars: of commands, and of searches in a browser.
+"""Counts the bytes of ``.log`` files that this process reads, for progress bars of commands and of the browser page.
 
-They are no metrics. Nothing is counted while no bar is shown, and other processes, such as Spark's tasks, are not seen.
+These counts are no metrics: nothing is counted while no bar is shown, nor what other processes read, such as Spark's.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def counting_reads(count: Callable[[int], None]) -> Iterator[None]:
 
 
 def counted(data: Data) -> Data:
-    """Returns ``data``, which was read from a ``.log``, after its length was counted."""
+    """Counts the length of ``data``, which was read from a ``.log``, and returns it."""
     for count in _counters:
         count(len(data))
     return data
 
 
 def count_passed(size: Callable[[], int]) -> None:
-    """Counts bytes of a ``.log`` that need not be read; ``size`` is called only if somebody counts."""
+    """Counts bytes of a ``.log`` that need not be read; ``size`` is called only while bytes are counted."""
     for count in _counters:
         count(size())

@@ -14,9 +14,9 @@ Option = int | float | str
 def create_by_name(setting: str, path: str, options: Mapping[str, Option], *, example: str) -> object:
     """Returns an object of class ``path``, ``package.module:Class``, with ``options`` as keyword arguments.
 
-    The module is searched for on Python's path, then in the current directory. ``setting`` names in errors what the
-    user gave; ``example`` is a class that there is. Raises InvalidConfigError if there is no such class, or if it
-    cannot be created.
+    The module is searched for on Python's path, then in the current directory. ``setting`` names, in errors, the user's
+    setting; ``example`` is an existing class. Raises InvalidConfigError if there is no such class, or if it cannot be
+    created.
     """
     try:
         created: object = _class_of(path, example)(**options)

@@ -26,7 +26,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> int:
-        """Returns a time to measure with, in ms since any moment; it stays right if the wall clock is set."""
+        """Returns a time for measuring durations, in ms since any moment; setting the clock does not change it."""
         ...
 
     def sleep_ms(self, duration_ms: int) -> None:
@@ -34,7 +34,7 @@ class Clock(Protocol):
         ...
 
     def set_alarm(self, duration_ms: int, ring: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``ring`` on another thread after ``duration_ms``. ``ring`` must be short and raise nothing.
+        """Calls ``ring`` on another thread after ``duration_ms``. ``ring`` must be short and must not raise.
 
         Returns a function that drops the alarm, if it has not begun to ring. A process that ends drops its alarms, and
         a forked one has none.
@@ -65,7 +65,7 @@ class _Alarms:
         self.forget()
 
     def forget(self) -> None:
-        """Drops all alarms; called in a forked process, which lacks the thread, and where the lock may be held."""
+        """Drops all alarms; called in a forked process, which lacks the thread and may have inherited a held lock."""
         self._changed = threading.Condition()  # Guards the alarms and the thread.
         self._alarms: list[tuple[float, int, Callable[[], None]]] = []  # a heap, by time and number
         self._numbers = count()
@@ -77,7 +77,7 @@ class _Alarms:
             heappush(self._alarms, alarm)
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="commitlog alarms", daemon=True)
-                thread.start()  # may raise: then the next alarm tries again
+                thread.start()  # may raise; then the next alarm tries again
                 self._thread = thread
             self._changed.notify()
         return partial(self._drop, alarm)
@@ -93,7 +93,7 @@ class _Alarms:
             ring = self._next()
             try:
                 ring()
-            except Exception:  # against what it promised: the other alarms go on
+            except Exception:  # it must not raise; the other alarms continue
                 logger.exception("an alarm failed")
 
     def _next(self) -> Callable[[], None]:
@@ -118,7 +118,7 @@ def when_due(intervals_ms: Mapping[str, int], over: threading.Event, clock: Cloc
     due_ms = dict.fromkeys(intervals_ms, clock.now_ms())
     while not over.is_set():
         name = min(due_ms, key=lambda each: due_ms[each])
-        wait_ms = min(due_ms[name] - clock.now_ms(), intervals_ms[name])  # no longer if the clock was set back
+        wait_ms = min(due_ms[name] - clock.now_ms(), intervals_ms[name])  # not longer, even if the clock was set back
         if wait_ms > 0 and over.wait(wait_ms / 1000):
             return
         due_ms[name] = clock.now_ms() + intervals_ms[name]

@@ -127,7 +127,7 @@ class Anything:
 
 @dataclass(frozen=True)
 class Between:
-    """From ``low`` to ``high``, both included, or one of ``also``."""
+    """Numbers from ``low`` to ``high``, both included, or one of ``also``."""
 
     low: float
     high: float = float("inf")
@@ -180,7 +180,7 @@ class Matching:
 
 
 ANYTHING = Anything()
-_RELEASE = (  # ``MetadataVersion.fromVersionString`` looks at two numbers, or three that begin with 0
+_RELEASE = (  # ``MetadataVersion.fromVersionString`` reads two numbers, or three that begin with 0
     r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.\d|4\.0)(-IV\d+)?(\..*)?"
 )
 THROTTLED = Matching(r"\*|\d+:\d+", "0:1,1:2 (partition:broker) or *")

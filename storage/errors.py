@@ -104,16 +104,16 @@ class UnfinishedAppendError(StorageError):
 
 
 class LogReplacedError(StorageError):
-    """The log that this process opened is not there any more: it was deleted, replaced by another one, or set back.
+    """The log that this process opened no longer exists: it was deleted, replaced by another one, or set back.
 
-    Nothing is written there. A process that is started again opens what is there now.
+    Nothing is written there. A process that is started again opens the present log.
     """
 
 
 class ObjectStoreError(StorageError):
-    """An object store refused a request, or did not answer it: unless a subclass says more, it may have been done.
+    """An object store refused a request, or did not answer: unless a subclass states more, it may have been done.
 
-    The message has the store's code and the object, and nothing else that the store sent.
+    The message has the store's code and the object, and nothing else from the store.
     """
 
 
@@ -142,13 +142,13 @@ class NotALogDirError(LogStoreError):
 
 
 class SnapshotError(LogStoreError):
-    """The path has no whole snapshot; or the path for a new snapshot or for a restored log is already in use."""
+    """The path has no complete snapshot, or the path for a new snapshot or a restored log is already in use."""
 
 
 class ProgressMismatchError(LogStoreError):
-    """The progress of a writer as the log has it disagrees with that in a checkpoint or in this process.
+    """The progress of a writer in the log disagrees with that in a checkpoint or in this process.
 
-    To continue would skip rows or write them twice. The message names both and what to do.
+    Continuing would skip rows or write them twice. The message names both and what to do.
     """
 
 
@@ -233,7 +233,7 @@ class OffsetOutOfRangeError(LogStoreError):
 
 
 class IncompleteSearchError(LogStoreError):
-    """A search could not read parts of the logs, which the message names; what it found in the others is right."""
+    """A search could not read parts of the logs, which the message names; its other results are right."""
 
 
 class AppendError(LogStoreError):
@@ -272,7 +272,7 @@ class UnexpectedAppendOffsetError(AppendError):
 
 
 class UnsupportedForMessageFormatError(AppendError):
-    """The topic's ``message.format.version`` has no place for what the records have."""
+    """The topic's ``message.format.version`` lacks a field that the records have."""
 
 
 class OutOfOrderSequenceError(AppendError):
@@ -314,7 +314,7 @@ class TransactionAbortedError(TransactionError):
 class OutcomeUnknownError(TransactionError):
     """Writing the decision failed, so it may or may not be on disk.
 
-    Do not abort or retry before the transactional id was opened again: that completes what the log holds.
+    Do not abort or retry before the transactional id has been opened again, which completes the decision in the log.
     """
 
 

@@ -1,4 +1,4 @@
-"""The libraries that come with an extra of the package, and the sentence for one that is missing."""
+"""The libraries of the package's extras, and the error for a missing one."""
 
 from __future__ import annotations
 

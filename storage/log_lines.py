@@ -1,4 +1,4 @@
-"""Lines of the log that nobody else can write: texts of clients, in whatever is logged, stay within their line."""
+"""Keeps clients from forging lines of the log: their texts, in any message, stay within one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from .text import printable
 
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
-_CONTINUED = "    "  # before the further lines of an entry, such as those of a traceback
+_CONTINUED = "    "  # indents the further lines of an entry, such as those of a traceback
 
 
 class LineFormatter(logging.Formatter):

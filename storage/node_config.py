@@ -1,6 +1,6 @@
 """Settings of gateways and groups that change while a gateway runs, which ``topics.json`` keeps (Kafka 3.9.1, 4.3.1).
 
-What a gateway's listeners may have of their own has names that begin with ``listener.name.``; only it can check them.
+Settings of a single listener have names that begin with ``listener.name.``; only the gateway can check these.
 """
 
 from __future__ import annotations

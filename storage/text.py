@@ -15,7 +15,7 @@ _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
 _SECRET_PAIR = re.compile(rf"([\w.-]*(?:{_SECRET})[\w.-]*(?:\s*[=:]\s*|\s+))(?!--).*?(?=\s--|$)", re.IGNORECASE | re.M)
 _USER_INFO = re.compile(r"://[^\s/]*@")
 
-# Control characters, ends of lines, those that change the direction of what follows, and halves of characters.
+# Control characters, line ends, characters that change the text direction, and surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _UNITS_MS = {
@@ -35,7 +35,7 @@ EPOCH_MS_MIN = 100_000_000_000  # in 1973: fewer digits are a date without dashe
 
 
 def printable(text: str) -> str:
-    """Returns a text with its control characters escaped, so that it stays in its line and cannot steer a terminal."""
+    """Returns a text with control characters escaped, so that it stays on its line and cannot steer a terminal."""
     return text if text.isprintable() else _UNPRINTABLE.sub(_escaped, text)
 
 

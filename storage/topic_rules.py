@@ -1,4 +1,4 @@
-"""What topics may be, wherever a log is: their names, numbers of partitions, changes of settings."""
+"""Rules for topics, in a directory or on an object store: names, numbers of partitions, changes of settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_reserved(name: str) -> bool:
 
 
 def check_not_reserved(name: str) -> None:
-    """Raises InvalidTopicError for a reserved name: a topic that has it would give others the progress to change."""
+    """Raises InvalidTopicError for a reserved name: with such a topic, others could change a writer's progress."""
     if is_reserved(name):
         raise InvalidTopicError(reserved_text(name))
 
@@ -41,7 +41,7 @@ def check_new_name(name: str) -> None:
 def check_free(name: str, topics: Iterable[str], where: str = "") -> None:
     """Raises TopicExistsError if one of ``topics`` has the name, or one that Kafka's metrics cannot tell from it.
 
-    ``where`` they are, for the message: such as " in /logs".
+    ``where``: the place of the topics, for the message, such as " in /logs".
     """
     clash = next((other for other in topics if collides(name, other)), None)
     if clash is not None:
@@ -50,7 +50,7 @@ def check_free(name: str, topics: Iterable[str], where: str = "") -> None:
 
 
 def check_partitions(name: str, partitions: int) -> None:
-    """Raises InvalidConfigError unless a new topic may have so many partitions."""
+    """Raises InvalidConfigError unless a new topic may have this many partitions."""
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidConfigError(
             f"topic {name!r} cannot have {partitions} partitions: give a number from 1 to {PARTITIONS_MAX}"
@@ -75,10 +75,9 @@ def check_more_partitions(name: str, partitions: int, total: int) -> None:
 def changed_configs(
     name: str, configs: Mapping[str, str], changes: Mapping[str, str | None], broker: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Returns a topic's settings after ``changes``, of which a value of None resets one.
+    """Returns a topic's settings after ``changes``; a value of None resets one. ``broker``: the defaults below them.
 
-    ``broker``: the settings below them. Raises InvalidConfigError for an invalid setting, and for a reset of one that
-    the topic does not have.
+    Raises InvalidConfigError for an invalid setting, and for a reset of one that the topic does not have.
     """
     missing = [key for key, value in changes.items() if value is None and key not in configs]
     if missing:
@@ -98,7 +97,8 @@ def check_requested(
 ) -> None:
     """Raises TopicExistsError if a topic with ``configs`` has another value of a requested setting.
 
-    Without any, the topic's own are not looked at, so that one with settings of a newer version can be used.
+    Without requested settings, the topic's own are not checked, so a topic with settings of a newer version can be
+    used.
     """
     if not requested:
         return

@@ -1,4 +1,4 @@
-"""What checks of a place for logs report: a file system's, or an object store's."""
+"""Results of the checks of a file system or an object store for logs."""
 
 from __future__ import annotations
 

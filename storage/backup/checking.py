@@ -14,15 +14,15 @@ from .restoring import READ_AHEAD, read_piece
 
 
 class Problem(NamedTuple):
-    """Something of a backup that is not what was stored."""
+    """A damaged or missing part of a backup."""
 
     what: str  # with the file
-    cuts: tuple[str, ...]  # that need it
+    cuts: tuple[str, ...]  # the cuts that need it
     files: tuple[str, ...]  # of the newest of these
 
 
 def verify_backup(place: BackupPlace, note_read: Callable[[int], None] = lambda _: None) -> Iterator[Problem]:
-    """Reads all lists and all pieces that they name, and yields what is damaged or missing.
+    """Reads all lists and all pieces that they name, and yields damaged or missing ones.
 
     ``note_read`` is called with the bytes of each piece. Raises ObjectStoreError and OSError.
     """

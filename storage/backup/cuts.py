@@ -1,7 +1,7 @@
 """The list of a backup's files at one moment: ``cuts/TIME-CHECKSUM.json``.
 
-It is written last, when all that it names is durable. Its name has the first half of its own digest, so that a changed
-bit in it is found.
+It is written last, when all the pieces that it names are durable. Its name has the first half of its own digest, which
+reveals a changed bit.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class CutFile(NamedTuple):
 
     size: int  # bytes
     modified_ms: int  # ms since 1970
-    inode: int  # in the log directory: with size and time it shows that a file is the one of an earlier cut
-    pieces: tuple[Piece, ...]  # zeros at the end of the file are in none
+    inode: int  # inode in the log directory: with size and time it identifies a file of an earlier cut
+    pieces: tuple[Piece, ...]  # zeros at the end of the file belong to no piece
 
     @property
     def stored(self) -> int:
@@ -56,7 +56,7 @@ class Cut:
     source: str
     taken_at_ms: int
     files: Mapping[str, CutFile]  # by path below the log directory
-    name: str = ""  # of its file in the backup, without folder and suffix; empty: not written yet
+    name: str = ""  # the name of its file in the backup, without folder and suffix; empty: not written yet
 
     @property
     def partitions(self) -> list[str]:
@@ -73,7 +73,7 @@ class Cut:
 
 
 class CutName(NamedTuple):
-    """What the name of a cut's file states."""
+    """The parts of the name of a cut's file."""
 
     taken_at_ms: int
     name: str
@@ -95,7 +95,7 @@ def write_cut(place: BackupPlace, cut: Cut) -> str:
 
 
 def read_cut(place: BackupPlace, name: str) -> Cut:
-    """Raises CorruptionError, with the file, if it is missing or is not what was written."""
+    """Raises CorruptionError, with the file, if it is missing or has changed."""
     file = file_of(name)
     data = bytes(place.get(file, CUT_BYTES_MAX))
     if place.digest(data)[:_DIGITS] != name.rpartition("-")[2]:
@@ -129,7 +129,7 @@ def is_backup(place: BackupPlace) -> bool:
 def find_cut(place: BackupPlace, wanted: str | int | None = None) -> Cut:
     """Returns a cut by its name or the beginning of it, the last one at or before a time in ms, or the newest one.
 
-    Raises SnapshotError if there is none, which lists those that are there; and as :func:`read_cut`.
+    Raises SnapshotError, with a list of the existing ones, if there is none; and the errors of :func:`read_cut`.
     """
     cuts = list_cuts(place)
     if not cuts:

@@ -1,10 +1,10 @@
 """Backups that are encrypted with a key: AES-256 in GCM, from the library ``cryptography``.
 
 Each file of the backup is ``FORM``, the key's id (8 bytes), a random nonce (12) and the encrypted content with its tag
-(16). The name of the file is authenticated with it, so files that were exchanged are found; a list, which is such a
-file, states which piece is at which position of a file of the log. Pieces are small, so memory is bounded. They are
-named by a hash with a key (HMAC-SHA-256) in the place of SHA-256: each is stored once, and nobody without the key can
-ask whether a known piece is there. Keys for names and content are derived from the one that is given (HKDF).
+(16). The name of the file is authenticated with the content, which reveals swapped files; a list, which is such a file,
+states which piece is at which position of a file of the log. Pieces are small, so memory is bounded. They are named by
+a keyed hash (HMAC-SHA-256) instead of SHA-256: each is stored once, and nobody without the key can test whether a known
+piece is there. Keys for names and content are derived from the one that is given (HKDF).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class BackupKey:
 
 
 def unlock_backup(place: BackupPlace, key: BackupKey | None) -> BackupPlace:
-    """Returns the place as what reads it sees it; the first backup decides whether all of it is encrypted.
+    """Returns the place as its readers see it; the first backup decides whether all backups there are encrypted.
 
     Raises InvalidConfigError if it is encrypted and there is no key, if the key is another one, and if there is a key
     and it is not encrypted.
@@ -95,7 +95,7 @@ def unlock_backup(place: BackupPlace, key: BackupKey | None) -> BackupPlace:
 
 
 def _form(place: BackupPlace, cut: str) -> bytes | None:
-    """Returns the id of the key of a list, empty if it is not encrypted, or None if that cannot be told."""
+    """Returns the id of the key of a list, empty if it is not encrypted, or None if that is unclear."""
     try:
         data = bytes(memoryview(place.get(file_of(cut), CUT_BYTES_MAX))[: len(FORM) + ID_BYTES])
     except CorruptionError:
@@ -133,7 +133,7 @@ class EncryptedPlace:
         self._place.publish(name, self._encrypted(name, data))
 
     def get(self, name: str, limit: int) -> Buffer:
-        """Raises CorruptionError also for a file that is not what was stored under this name with this key."""
+        """Raises CorruptionError also for a file that was not stored under this name with this key."""
         data = memoryview(self._place.get(name, limit + OVERHEAD))
         head = len(FORM) + ID_BYTES
         try:
@@ -146,7 +146,7 @@ class EncryptedPlace:
             ) from None
 
     def list_files(self, folder: str) -> list[Stored]:
-        """The sizes are those of the content."""
+        """Sizes are those of the decrypted content."""
         return [each._replace(size=each.size - OVERHEAD) for each in self._place.list_files(folder)]
 
     def delete(self, names: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Which backups are kept, and the deletion of the others.
 
-The lists of those that go are deleted first, then the pieces that no list names. Killed in between, pieces are left
-that the next run deletes.
+The lists of deleted backups are removed first, then the pieces that no list names. If the process is killed in between,
+the next run deletes the remaining pieces.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PART = re.compile(rf"({'|'.join(_PERIODS)})=([0-9]{{1,6}})")
 
 @dataclass(frozen=True)
 class KeepRule:
-    """How many backups to keep of each period: the newest one of each of so many hours, days, and so on, in UTC."""
+    """The rule for keeping backups: the newest one of each of the last N hours, days, and so on, in UTC."""
 
     counts: dict[str, int]
 
@@ -56,7 +56,7 @@ class KeepRule:
 
 
 class Pruned(NamedTuple):
-    """What was deleted, or would be."""
+    """The files that were deleted, or would be."""
 
     cuts: int
     objects: int
@@ -66,8 +66,8 @@ class Pruned(NamedTuple):
 def prune_backup(place: BackupPlace, keep: KeepRule, *, dry_run: bool = False) -> Pruned:
     """Deletes the backups that ``keep`` does not choose, and pieces that no other one needs.
 
-    Call it within ``place.locked()``. Raises CorruptionError, and deletes no piece, if a list that is kept is damaged:
-    what it needs is not known.
+    Call it within ``place.locked()``. Raises CorruptionError, and deletes no piece, if a kept list is damaged, because
+    its pieces are not known.
     """
     cuts = list_cuts(place)
     kept = keep.choose(cuts)

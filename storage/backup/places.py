@@ -1,4 +1,4 @@
-"""Where a backup is: a folder, or an object store. Its files have names such as ``cuts/…``, and never change."""
+"""The place of a backup: a folder, or an object store. Its files have names such as ``cuts/…``, and never change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BackupPlace(Protocol):
     def path(self) -> str: ...
 
     def digest(self, data: Buffer) -> str:
-        """Returns what names a piece with this content: 64 hexadecimal digits."""
+        """Returns the name of a piece with this content: 64 hexadecimal digits."""
         ...
 
     def put(self, name: str, data: Buffer) -> None:
@@ -59,7 +59,7 @@ class BackupPlace(Protocol):
         ...
 
     def sync(self) -> None:
-        """Makes durable what was put before."""
+        """Makes earlier files durable."""
         ...
 
     def publish(self, name: str, data: bytes) -> None:
@@ -78,7 +78,7 @@ class BackupPlace(Protocol):
     def delete(self, names: Sequence[str]) -> None: ...
 
     def list_abandoned(self, folder: str) -> list[Stored]:
-        """Returns the files that no other process can be about to use, once they are in no list."""
+        """Returns the files that no running process may be about to use; those in no list can be deleted."""
         ...
 
     def locked(self) -> AbstractContextManager[None]:
@@ -107,7 +107,7 @@ class FolderPlace:
         return hashlib.sha256(data).hexdigest()
 
     def put(self, name: str, data: Buffer) -> None:
-        """Until it is synced, a crash may leave the name without its content, so what is in no list is not trusted."""
+        """Until the sync, a crash may leave a name without content, so files in no list are not trusted."""
         path = file_names.join(self._path, name)
         self._filesystem.make_directory(parent_of(path))
         building = f"{path}.{uuid4().hex}{file_names.TMP}"
@@ -196,7 +196,7 @@ class StorePlace:
         self._patiently(lambda: self._store.put(name, content))
 
     def sync(self) -> None:
-        """Does nothing: what was put is durable."""
+        """Does nothing: every put is durable."""
 
     def publish(self, name: str, data: bytes) -> None:
         self.put(name, data)
@@ -215,7 +215,7 @@ class StorePlace:
             self._patiently(partial(self._store.delete, names[start : start + KEYS_AT_ONCE]))
 
     def list_abandoned(self, folder: str) -> list[Stored]:
-        """Leaves out what is younger, by the store's clock, than a day: another process may have put it just now."""
+        """Leaves out files younger than a day, by the store's clock: another process may have put them just now."""
         found = [*self._store.list(folder)]
         newest_ms = max((each.modified_ms for each in self._store.list("cuts")), default=0)
         return [Stored(each.key, each.size) for each in found if each.modified_ms < newest_ms - DAY_MS]

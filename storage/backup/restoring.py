@@ -1,4 +1,4 @@
-"""Makes a log directory of a backup, byte for byte as the log directory was at its moment."""
+"""Makes a log directory from a backup, with the same bytes as at the moment of the backup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ READ_AHEAD = 2  # pieces of at most 8 MiB
 
 
 class _Part(NamedTuple):
-    """A piece, and where it belongs."""
+    """A piece, and its position in a file."""
 
     path: str
     position: int  # in the file
@@ -64,8 +64,8 @@ def restore_topics(
 
     They get the names that ``new_names`` gives them, and so do the offsets of groups for them, which are copied too;
     offsets in ``target`` only go forward. First restores these topics to a folder in ``staging``, by default in the
-    folder for temporary files (``TMPDIR``). Yields each partition when it is durable. Raises as :func:`restore_backup`,
-    ``NewNames.check`` and ``copy_to_directory``.
+    folder for temporary files (``TMPDIR``). Yields each partition when it is durable. Raises the errors of
+    :func:`restore_backup`, ``NewNames.check`` and ``copy_to_directory``.
     """
     new_names.check(_topics_of(cut) if topics is None else topics)
     with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
@@ -148,7 +148,7 @@ def _parts(files: Mapping[str, CutFile]) -> Iterator[_Part]:
 
 
 def read_piece(place: BackupPlace, piece: Piece) -> Buffer:
-    """Returns a piece. Raises CorruptionError, with its object, if it is missing or is not what was stored."""
+    """Returns a piece. Raises CorruptionError, with its object, if it is missing or has changed."""
     data = place.get(piece.name, piece.size)
     if len(data) != piece.size or place.digest(data) != piece.digest:
         raise CorruptionError(

@@ -1,9 +1,9 @@
 """Adds the present state of a log directory to a backup.
 
 The moment is that of a snapshot: under the locks of all partitions, every ``.log`` gets a hard link in a folder beside
-the log directory, and small files are copied, so that retention, compaction and the deletion of topics take nothing
-away while pieces are stored. A transaction is in all its partitions or in none, and no committed offset of a group is
-above the log's end.
+the log directory, and small files are copied, so that retention, compaction and the deletion of topics remove nothing
+while pieces are stored. A transaction is in all its partitions or in none, and no committed offset of a group is above
+the log's end.
 
 ========================================  ====================================================================
 Killed while                              What is there
@@ -38,14 +38,14 @@ from .cuts import OBJECTS, Cut, CutFile, Piece, list_cuts, read_cut, write_cut
 from .places import BackupPlace
 
 PIECE_BYTES = 8 * 1024 * 1024
-SMALL_PIECE_BYTES = 64 * 1024  # the last piece of an earlier backup is stored again with what follows, if it is smaller
+SMALL_PIECE_BYTES = 64 * 1024  # a smaller last piece of an earlier backup is stored again with what follows
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TakenBackup:
-    """What was added to a backup."""
+    """The content that was added to a backup."""
 
     cut: Cut
     stored_bytes: int  # of pieces that no earlier backup has
@@ -57,7 +57,7 @@ def take_backup(manager: LogManager, place: BackupPlace, *, staging: str | None 
 
     ``staging``: where to make the folder for links; by default beside the log directory. It should be on the same disk:
     elsewhere, everything is copied to it while writers wait. A log on an object store is copied there as it is after
-    one commit. Raises as ``take_snapshot``, StorageError if a file was cut off, and ObjectStoreError.
+    one commit. Raises the errors of ``take_snapshot``, StorageError if a file was cut off, and ObjectStoreError.
     """
     earlier = _readable(place)
     sizes = {each.name: each.size for each in place.list_files(OBJECTS)}
@@ -85,7 +85,7 @@ def _readable(place: BackupPlace) -> list[Cut]:
 
 
 def _moment(manager: LogManager, folder: str) -> tuple[str, int, Mapping[str, SnapshotFile]]:
-    """Puts what a log is at one moment into a folder; returns the folder of its files, the moment, and the files."""
+    """Puts a log's files as of one moment into a folder; returns that folder, the moment, and the files."""
     if manager.bucket is None:
         return folder, *take_cut(manager, folder)
     taken = take_bucket_snapshot(manager, folder)
@@ -93,7 +93,7 @@ def _moment(manager: LogManager, folder: str) -> tuple[str, int, Mapping[str, Sn
 
 
 def _staging_of(manager: LogManager, place: BackupPlace, staging: str | None) -> str:
-    """Returns a path that only backups of this log to this place have."""
+    """Returns a path that only backups of this log to this place use."""
     unique = hashlib.sha256(f"{manager.directory}\n{place.path}".encode()).hexdigest()[:12]
     if staging is None and manager.bucket is not None:
         raise SnapshotError(f"{manager.directory}: give --staging, a folder with room for all of this log")
@@ -103,7 +103,7 @@ def _staging_of(manager: LogManager, place: BackupPlace, staging: str | None) ->
 
 @contextmanager
 def _staged(folder: str) -> Iterator[str]:
-    """Yields the path of a folder that is missing, and removes what was made there; also what a killed run has left."""
+    """Yields the path of a missing folder, and removes it afterwards; first removes that of a killed run."""
     filesystem = LocalFileSystem()
     remove_tree(filesystem, folder)
     filesystem.make_directory(parent_of(folder))
@@ -149,7 +149,7 @@ class _Storing:
         return files
 
     def _spans(self, found: Mapping[str, SnapshotFile], files: dict[str, CutFile]) -> Iterator[_Span]:
-        """Adds each file to ``files``; yields what is to be read of those that are not in an earlier backup."""
+        """Adds each file to ``files``; yields the parts to read of files that are not in an earlier backup."""
         for path, wanted in found.items():
             staged = file_names.join(self._folder, path)
             status = self._filesystem.status(staged)
@@ -181,7 +181,7 @@ class _Storing:
 
 
 def _bounds(file: File, size: int, before: tuple[Piece, ...]) -> Iterator[tuple[int, int]]:
-    """Yields position and size of the pieces of a file: those of an earlier backup, so that only its new end is stored.
+    """Yields position and size of the pieces of a file, first those of an earlier backup: only the new end is stored.
 
     Zeros at the end, as in the index of an active segment, belong to no piece.
     """

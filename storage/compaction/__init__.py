@@ -5,8 +5,8 @@ the end of that part, one group of segments after the other, without the records
 order never change. The active segment, undecided transactions and records protected by ``min.compaction.lag.ms`` are
 never touched.
 
-:mod:`.dirty` finds which part of a log is dirty and which log is the dirtiest, :mod:`.markers` which transaction
-markers are still needed, :mod:`.superseded` which batches need not be decoded again. :mod:`.filter` decides the fate of
-each batch, :mod:`.rewriting` writes batches again with fewer records, :mod:`.output` has the new segments, and
+:mod:`.dirty` finds the dirty part of a log and the dirtiest log, :mod:`.markers` the transaction markers that are still
+needed, and :mod:`.superseded` the batches that need not be decoded again. :mod:`.filter` decides the fate of each
+batch, :mod:`.rewriting` writes batches again with fewer records, :mod:`.output` has the new segments, and
 :mod:`.rounds` runs the whole round. ``segment.swap`` replaces the old segments crash-safely.
 """

@@ -1,4 +1,4 @@
-"""Which part of a log is dirty, which log is the dirtiest, and which segments to merge.
+"""Finds the dirty part of a log, the dirtiest log, and the segments to merge.
 
 These functions read segments and change nothing.
 """
@@ -35,7 +35,7 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """The fraction of dirty bytes in what a compaction may touch; 0 if it may touch nothing."""
+        """The fraction of dirty bytes in the part that a compaction may touch; 0 if it may touch nothing."""
         whole = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / whole if whole else 0.0
 

@@ -24,7 +24,7 @@ from .superseded import Superseded
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides in a round which records are kept."""
+    """The rules of a round for keeping records."""
 
     offset_map: maps.OffsetMap
     superseded: Superseded

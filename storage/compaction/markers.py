@@ -1,4 +1,4 @@
-"""Which transaction markers a compaction still needs (Kafka's CleanedTransactionMetadata).
+"""Finds the transaction markers that a compaction must keep (Kafka's CleanedTransactionMetadata).
 
 A marker is needed as long as a batch of its transaction is in the log, emptied or not. Records of aborted transactions
 are dropped at once; if their marker were dropped while some remain, these would become visible again.

@@ -1,6 +1,6 @@
 """Writes windows of batches again with fewer records (Kafka's MemoryRecords.filterTo).
 
-What decides which records stay states a fate for each batch. A batch that loses nothing is copied as it is; one that
+The caller decides the fate of each batch. A batch that loses nothing is copied as it is; one that
 loses some records is rebuilt with the rest; one that loses all of them keeps its header, or disappears.
 """
 
@@ -29,7 +29,7 @@ _EXPECTED_RATIO = 4
 
 
 class Fate(IntEnum):
-    """What happens to a batch."""
+    """The fate of a batch."""
 
     GONE = 0
     COPIED = 1

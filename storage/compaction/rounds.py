@@ -38,7 +38,7 @@ _OFFSET_MAP_BYTES_MAX = 2**31 - 1  # as in Kafka, whatever the buffer size
 
 
 def _nothing() -> None:
-    """A check that never raises, so that the round goes on."""
+    """A check that never raises, so the round continues."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class _Keys(NamedTuple):
 
 
 class _Decided(NamedTuple):
-    """A window with what its filter needs: which batches no transaction needs, and which markers of aborts stay."""
+    """A window with the input of its filter: the batches that no transaction needs, and the abort markers that stay."""
 
     filtering: Filter
     window: Window

@@ -45,7 +45,7 @@ class Superseded:
             self._marked[first : last + 1] = True
 
     def see_put(self, headers: BatchHeaders, records: Keyed) -> None:
-        """Marks the records without keys of batches whose records with keys were put into the map."""
+        """Marks the keyless records of some batches; the keyed records of these batches were put into the map."""
         keyless = records.offsets[~records.has_key & (records.offsets >= self._start)]
         self._marked[self._cells(keyless)] = True
         self._is_ordered = self._is_ordered and self._are_ordered(headers[records.counts > 0], records)

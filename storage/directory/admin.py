@@ -77,7 +77,7 @@ def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool 
     Keys of new records may then map to other partitions than before, because the default partitioner uses the number of
     partitions. After a crash, the topic is unchanged, perhaps with empty directories that the next call uses. Raises
     UnknownTopicOrPartitionError, InvalidConfigError if ``total`` is not larger than before, PolicyViolationError for an
-    internal topic, whose keys would be searched for in other partitions, and LogDirLockedError.
+    internal topic, whose keys would then be searched in other partitions, and LogDirLockedError.
     """
     check_changeable(name, "a change of its number of partitions")
     if dry_run:
@@ -117,7 +117,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
 
     Raises UnknownTopicOrPartitionError; PolicyViolationError for an internal topic with records; LogDirLockedError if a
     broker runs here or another process compacts, deletes or rebuilds a partition; StorageError if this process may not
-    hold the locks of so many partitions at once. Nothing is changed then.
+    hold the locks of that many partitions at once. Nothing is changed then.
     """
     topic = manager.topic(name)
     check_deletable(manager, topic)
@@ -211,7 +211,7 @@ def topic_ids(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict
 
 
 def made_again(known: TopicIds, now: TopicIds) -> dict[str, str]:
-    """Returns, by topic, what errors say of topics that have another id ``now``; an unknown id is no other one."""
+    """Returns, by topic, the error texts about topics whose id has changed; a topic without a known id is left out."""
     return {
         topic: f"topic {topic} was deleted and made again: it was read with id {known[topic]}, and has id {now[topic]}"
         for topic in sorted(known.keys() & now.keys())
@@ -243,7 +243,7 @@ def _known_topic_id(manager: LogManager, topic: str, partition: int) -> str | No
 
 
 def _readable_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
-    """As :func:`_known_topic_id`, without a warning, for callers that ask again and again."""
+    """Like :func:`_known_topic_id`, without a warning, for callers that ask repeatedly."""
     try:
         return partition_topic_id(manager, topic, partition)
     except CorruptionError:
@@ -266,7 +266,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeletedRecords(NamedTuple):
-    """What :func:`delete_records` did to one partition."""
+    """The result of :func:`delete_records` for one partition."""
 
     topic: str
     partition: int

@@ -85,12 +85,12 @@ def alter_own_settings(
     for_all: Changes | None = None,
     dry_run: bool = False,
 ) -> dict[str, str]:
-    """Changes the settings that a node or a group has of its own; a value of None resets one.
+    """Changes a node's or a group's own settings; a value of None resets one.
 
-    ``check`` is called with all that it then has, and raises for what it cannot have. ``for_all``: changes of settings
-    for all topics, at the same moment. Returns all that it then has; durable. With ``dry_run``, changes nothing.
-    Raises what ``check`` raises, and what :func:`alter_broker_settings` raises; PolicyViolationError also if too many
-    have settings of their own.
+    ``check`` is called with all its new settings, and raises an error for an invalid one. ``for_all``: changes of
+    settings for all topics, at the same moment. Returns all its new settings; durable. With ``dry_run``, changes
+    nothing. Raises the errors of ``check`` and of :func:`alter_broker_settings`; PolicyViolationError also if too many
+    nodes or groups have settings of their own.
     """
     _check_local(manager)
     if dry_run:

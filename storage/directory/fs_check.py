@@ -1,4 +1,4 @@
-"""Checks whether a file system does what this engine relies on: call :func:`check_filesystem` before the first write.
+"""Checks whether a file system behaves as this engine needs it: call :func:`check_filesystem` before the first write.
 
 docs/crash_safety.md lists the requirements. Each check works in a directory of its own below the one being checked,
 with the operations that a log uses, and removes what it created.
@@ -79,7 +79,7 @@ class _BrokenError(Exception):
 def check_filesystem(
     directory: str, *, filesystem: CheckableFileSystem | None = None, clock: Clock | None = None
 ) -> list[Finding]:
-    """Checks, in a new directory in ``directory``, what a log needs of a file system; returns a Finding per check.
+    """Checks, in a new directory in ``directory``, the properties that a log needs; returns a Finding per check.
 
     The checks are ``mount``, ``write and read``, ``rename``, ``remove while open``, ``names``, ``modification times``,
     ``locks between writers``, ``locks against brokers`` and ``sync``. A check during which the system reports an error
@@ -136,7 +136,7 @@ def _check_mount(tested: _TestDirectory) -> _Answer:
 
 
 def _check_bytes(tested: _TestDirectory) -> _Answer:
-    """Checks that an open file sees at once what another one writes, and that a hole reads as zeros."""
+    """Checks that an open file sees another one's writes at once, and that a hole reads as zeros."""
     path = tested.path("file")
     with tested.filesystem.open(path, "create") as writer, tested.filesystem.open(path, "read") as reader:
         writer.write(5000, b"after a hole")

@@ -1,7 +1,7 @@
-"""The effective settings of a topic, who set them, and which were set explicitly: only those may delete records.
+"""The effective settings of a topic, their origin, and whether they were set explicitly: only those may delete records.
 
-A broker's directory does not contain the settings of its topics. Kafka's defaults would delete records that the broker
-was to keep for ever, so retention limits that are not set explicitly do not apply.
+A broker's directory does not contain the settings of its topics. Kafka's defaults could delete records that the broker
+was configured to keep forever, so retention limits apply only if they are set explicitly.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def completed(topic: TopicDescription, found: FoundSettings) -> TopicDescription
 
 
 class DescribedSetting(NamedTuple):
-    """A setting of a topic; the first of ``own``, ``for_all`` and the default that is there is its value."""
+    """A setting of a topic; its value is ``own``, else ``for_all``, else the default."""
 
     key: Key
     value: str

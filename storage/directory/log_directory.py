@@ -39,7 +39,7 @@ ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint;
 
 # Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
-BELOW_MAX = 200  # names to look at for a log directory in a directory that has no logs itself
+BELOW_MAX = 200  # names to check for a log directory inside a directory that is not one itself
 
 
 def check_copied(filesystem: FileSystem, directory: str) -> None:
@@ -77,7 +77,7 @@ class LogDirectory:
 
         Raises NotALogDirError if ``directory`` is missing, is a file, or holds other files and no partition, and
         InvalidConfigError for an address of another file system (``hdfs:/log``): :func:`paths.local_path`. Of a URL,
-        raises as :func:`bucket.open_root`.
+        raises the errors of :func:`bucket.open_root`.
         """
         if filesystem is None and not create and bucket.is_store_url(directory):
             filesystem = bucket.open_files(directory, clock=clock)
@@ -138,13 +138,13 @@ class LogDirectory:
 
     @property
     def bucket(self) -> bucket.CommitLog | None:
-        """The log, if it is on an object store: what changes it is a commit."""
+        """The log, if it is on an object store, where each change is a commit."""
         files = self.filesystem
-        is_made = isinstance(files, MadeFileSystem)  # so that a local directory loads nothing of a bucket's
+        is_made = isinstance(files, MadeFileSystem)  # for a local directory, this loads none of the object store's code
         return files.log if is_made and isinstance(files, bucket.BucketFileSystem) else None
 
     def catch_up(self) -> None:
-        """Sees what other processes changed since, also on an object store, which shows that only when it is asked."""
+        """Updates this object with other processes' changes; on an object store, they show only after this call."""
         catch_up(self.filesystem)
 
     def path(self, *file_names: str) -> str:
@@ -220,7 +220,7 @@ class LogDirectory:
     # Locks
 
     def check_writable(self) -> None:
-        """Keeps brokers out from now on; raises as :meth:`lock_brokers_out`."""
+        """Keeps brokers out from now on; raises the errors of :meth:`lock_brokers_out`."""
         self._take_broker_lock()
 
     def lock_brokers_out(self) -> None:
@@ -339,7 +339,7 @@ class LogDirectory:
                 write_atomically(self.filesystem, self.path(names.CLEANER_OFFSET_CHECKPOINT), data)
 
     def note_log_start(self, partition: TopicPartition, offset: int) -> None:
-        """Adds a partition to the checkpoint of log starts, also at 0: its first segments go to a tier; durable."""
+        """Adds a partition to the checkpoint of log starts, even at 0: its first segments move to a tier; durable."""
         with self.root_lock():
             listed = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
             if listed.get(partition) != offset:
@@ -366,7 +366,7 @@ class LogDirectory:
             return {}
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
-        """As :meth:`offsets`, but returns None if there is no such file, and raises CorruptCheckpointError."""
+        """Like :meth:`offsets`, but returns None if there is no such file, and raises CorruptCheckpointError."""
         path = self.path(name)
         try:
             return checkpoints.decode_offsets(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))

@@ -39,7 +39,7 @@ from .remote_tier import report_remote
 from .root_checkpoints import RootCheckpoints
 from .topics_file import Known, TopicDescription
 
-UNSTAGED_MAX = 100  # new partitions that are made under the root lock, which takes a third of a second
+UNSTAGED_MAX = 100  # up to this many new partitions are made under the root lock, in a third of a second
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
 
 LOST = (
@@ -121,8 +121,8 @@ class LogManager(LogDirectory):
         After a crash, the whole topic exists or it does not; directories of its partitions may exist, which a second
         call uses.
 
-        Raises TopicExistsError, InvalidTopicError, InvalidConfigError, and PolicyViolationError for a topic of Kafka's
-        own on an object store, where commits have what it would hold.
+        Raises TopicExistsError, InvalidTopicError, InvalidConfigError, and PolicyViolationError for one of Kafka's
+        internal topics on an object store, where commits have its content.
         """
         if self.bucket is not None:
             return self._commit_topic(self.bucket, name, partitions, configs, topic_id)
@@ -134,7 +134,7 @@ class LogManager(LogDirectory):
         topic_id = topic_id or checkpoints.encode_id(uuid4())
         topic = TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)
         self._take_broker_lock()
-        if partitions > UNSTAGED_MAX:  # so many directories are not made in vain
+        if partitions > UNSTAGED_MAX:  # checked first, so that many directories are not made in vain
             check_free(name, self.topics(), f" in {self.directory}")
         with self.staged_partitions(topic, topic.partitions) as staged, self.root_lock():
             check_free(name, self.topics(), f" in {self.directory}")
@@ -173,8 +173,8 @@ class LogManager(LogDirectory):
     def staged_partitions(self, topic: TopicDescription, partitions: Sequence[int]) -> Iterator[str | None]:
         """Makes the directories of many partitions, without the root lock; yields the folder that has them.
 
-        Making one takes milliseconds, and other processes wait for the lock. Yields None for few partitions. The
-        folder has a name of those that are to be deleted, so a later deletion, and a broker, remove what a crash left.
+        Making one takes milliseconds, and other processes wait for the lock. Yields None for few partitions. The folder
+        is named like a deleted partition, so a later deletion, or a broker, removes it after a crash.
         """
         if len(partitions) <= UNSTAGED_MAX:
             yield None
@@ -192,7 +192,7 @@ class LogManager(LogDirectory):
         """Creates the directories of some partitions, without records; durable. The caller holds the root lock.
 
         First removes checkpoint entries of earlier partitions with the same names: a new log begins at offset 0, and
-        its recovery point of 0 states that nothing is synced. ``staged``: of :meth:`staged_partitions`.
+        its recovery point of 0 states that nothing is synced. ``staged``: the folder from :meth:`staged_partitions`.
         """
         self.forget_partitions({TopicPartition(topic.name, partition) for partition in partitions})
         for partition in partitions:
@@ -214,7 +214,7 @@ class LogManager(LogDirectory):
         write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
 
     def _is_moved(self, staged: str, name: str) -> bool:
-        """Moves a directory to its place; False if a crash left another there, or a deletion removed this one."""
+        """Moves a directory to its path; False if a crash left another one there, or a deletion removed this one."""
         if self.filesystem.status(not_a_link(self.filesystem, self.path(name))) is not None:
             return False
         with suppress(FileNotFoundError):
@@ -234,9 +234,9 @@ class LogManager(LogDirectory):
     ) -> Log:
         """Opens a partition for writing. Returns the same object until the manager is closed or a write has failed.
 
-        ``config`` replaces the topic's; the partition must then exist. ``reports_remote``: as of :meth:`open_reader`.
+        ``config`` replaces the topic's; the partition must then exist. ``reports_remote``: as in :meth:`open_reader`.
         Raises LogDirLockedError while a broker runs on the directory, MissingSegmentError if the directory of the
-        partition is lost, and otherwise as Log.open.
+        partition is lost, and the errors of Log.open.
         """
         topic_partition = TopicPartition(topic, partition)
         known = self._logs.get(topic_partition)
@@ -247,7 +247,7 @@ class LogManager(LogDirectory):
             config = stays_compacted(topic, config) if config else self._partition_config(topic, partition)
             self._take_broker_lock()
             directory = self.partition_path(topic, partition)
-            if not self.is_here(topic, partition):  # an empty one in its place would hide the loss
+            if not self.is_here(topic, partition):  # an empty directory in its place would hide the loss
                 check_copied(self.filesystem, directory)
                 raise MissingSegmentError(f"{directory}: no such directory, although the topic has it; {LOST}")
             self._logs[topic_partition] = Log.open(
@@ -279,7 +279,7 @@ class LogManager(LogDirectory):
         return self._open_to_read(LogReader, topic, partition, config or found, reports_remote=reports_remote)
 
     def open_reader_of_known(self, topic: str, partition: int, config: LogConfig) -> LogReader:
-        """Opens a partition that the caller knows to exist; looks up no topic, for which a tier lists all partitions.
+        """Opens a partition that the caller knows to exist; saves a tier from listing all partitions of the topic.
 
         Otherwise as :meth:`open_reader` with ``reports_remote=False``.
         """
@@ -313,9 +313,9 @@ class LogManager(LogDirectory):
         return opened
 
     def _files_to_read(self, directory: str) -> FileSystem:
-        """Returns the file system for a reader of a partition: one that shows its files as they were together."""
+        """Returns the file system for a reader of a partition: one that shows its files as of one moment."""
         files = self.filesystem
-        if not isinstance(files, MadeFileSystem):  # a local directory loads nothing of a bucket or a tier
+        if not isinstance(files, MadeFileSystem):  # for a local directory, this loads no code of object stores or tiers
             return files
         from ..tiers.files.filesystem import TieredFiles  # noqa: PLC0415  as above
         from ..tiers.files.pinned import PinnedTier  # noqa: PLC0415
@@ -325,7 +325,7 @@ class LogManager(LogDirectory):
         return bucket.PinnedFiles(files, directory) if isinstance(files, bucket.BucketFileSystem) else files
 
     def _checkpoints_to_read(self, partition: TopicPartition, files: FileSystem) -> Checkpoints:
-        """Returns the marks for a reader of a partition: of the same moment as its ``files``, where that has one."""
+        """Returns the marks for a reader of a partition, as of the moment of its ``files``, if they have one."""
         if self.bucket is None or partition.topic not in self.bucket.state.topic_ids:
             return RootCheckpoints(self, partition)
         assert isinstance(files, bucket.PinnedFiles)

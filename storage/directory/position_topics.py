@@ -16,7 +16,7 @@ from .topics_file import TopicDescription
 
 
 class PositionTopics:
-    """What a LogManager is for a directory of today, to read: topics by the names of their partitions' directories."""
+    """Reads the topics of a directory of 0.7, by its directories' names: the counterpart of LogManager."""
 
     def __init__(self, directory: str, filesystem: FileSystem | None = None) -> None:
         """Raises NotALogDirError if there is no such directory."""
@@ -51,7 +51,7 @@ class PositionTopics:
         return topics[name]
 
     def open_reader(self, topic: str, partition: int) -> PositionLogReader:
-        """Opens a partition as it is now. Raises UnknownTopicOrPartitionError, and like PositionLogReader."""
+        """Opens a partition as it is now. Raises UnknownTopicOrPartitionError, and the errors of PositionLogReader."""
         there = self.topic(topic).partitions
         if partition not in there:
             raise UnknownTopicOrPartitionError(

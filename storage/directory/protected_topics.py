@@ -1,4 +1,4 @@
-"""Topics whose records only coordinators and brokers write: most changes are refused, and ours stay compacted."""
+"""Topics that only coordinators and brokers write: most changes are refused, and coordinators' stay compacted."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..format.internal.internal_topics import (
 from ..topic_rules import check_not_reserved
 
 POLICY_KEY = "cleanup.policy"
-# Kafka's list, from 3.9: what asks whether a topic is internal asks this one.
+# Kafka's list, from 3.9; every check whether a topic is internal uses it.
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
-COORDINATOR_TOPICS: Mapping[str, Mapping[str, str]] = {  # those of them that our coordinators write, with settings
+COORDINATOR_TOPICS: Mapping[str, Mapping[str, str]] = {  # the ones that our coordinators write, with their settings
     GROUP_METADATA_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
     TRANSACTION_STATE_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
 }
-_OF_A_BROKER = frozenset({REMOTE_LOG_METADATA_TOPIC})  # which only a broker writes, though it is not internal
+_OF_A_BROKER = frozenset({REMOTE_LOG_METADATA_TOPIC})  # only a broker writes these, although they are not internal
 _INSTEAD = {
     GROUP_METADATA_TOPIC: ". To set a group's offsets, use commitlog groups --reset-offsets; to forget it, --delete",
     TRANSACTION_STATE_TOPIC: ". To end a transaction, use commitlog transactions --abort",
@@ -43,24 +43,24 @@ def is_protected(topic: str) -> bool:
 
 
 def is_state_of_a_tool(topic: str) -> bool:
-    """Whether the topic's name is one under which a tool keeps compacted state, which must not be deleted by age."""
+    """Whether a tool keeps compacted state in a topic of this name; such state must not be deleted by age."""
     return not is_protected(topic) and _OF_A_TOOL.fullmatch(topic) is not None
 
 
 def settled(topic: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Returns the settings of a topic, with ``cleanup.policy=compact`` for a coordinator's, whatever was requested.
 
-    These topics have the progress of queries and the decisions on transactions, as the newest record of a key, which
-    no retention may delete.
+    These topics have the progress of queries and the decisions on transactions, each as the newest record of its key,
+    which no retention may delete.
     """
     return {**settings, POLICY_KEY: "compact"} if topic in COORDINATOR_TOPICS else dict(settings)
 
 
 def stays_compacted(topic: str, config: LogConfig) -> LogConfig:
-    """Returns a config that suits a coordinator's topic: as :func:`settled`, but parsed.
+    """Like :func:`settled`, for a parsed config.
 
-    Such a topic also takes records of Kafka's default size, whatever all topics of the directory are set to: a
-    smaller one would end all commits.
+    Such a topic also accepts records of Kafka's default size, whatever the default of the directory is: with a smaller
+    limit, no commit would succeed.
     """
     if topic not in COORDINATOR_TOPICS:
         return config
@@ -97,7 +97,7 @@ def check_changeable(topic: str, what: str) -> None:
 def check_takes_records(topic: str) -> None:
     """Raises InvalidTopicError for a protected topic or a reserved name, to which users must not write records.
 
-    Readers take each of its records for a coordinator's, so a wrong one hides progress stored beside it. A broker
+    Readers treat each of its records as a coordinator's, so a wrong one hides progress stored beside it. A broker
     answers a client INVALID_TOPIC_EXCEPTION (``ReplicaManager.appendRecords``). Replicas, such as the mirror's, may
     copy batches of an internal topic.
     """

@@ -1,6 +1,6 @@
 """Finds the offsets of a broker's partitions that are only in remote storage, which this engine does not read.
 
-A broker with tiered storage deletes local segments once they are copied, and goes on serving their records. Its
+A broker with tiered storage deletes local segments once they are copied, and continues to serve their records. Its
 ``log-start-offset-checkpoint`` then has the first offset that it serves, below the first local segment (Kafka's
 ``LogManager.checkpointLogStartOffsetsInDir``).
 """

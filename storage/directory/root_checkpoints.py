@@ -1,4 +1,4 @@
-"""RootCheckpoints: how the log of one partition reads and writes the checkpoints at the root of its log directory."""
+"""RootCheckpoints: reads and writes one partition's entries in the checkpoints at the root of its log directory."""
 
 from __future__ import annotations
 

@@ -54,13 +54,13 @@ LOG_FOLDER = "log"
 BUILDING_LOCK_FILE = ".building.lock"
 COPY_BYTES = 1024 * 1024
 SYNCED_AT_ONCE = 8
-LISTING_ATTEMPTS = 200  # while topics are created and deleted; each takes the locks of all partitions
+LISTING_ATTEMPTS = 200  # attempts while topics are created and deleted; each takes the locks of all partitions
 NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}  # other disk, or no link support
 SIDECARS = (file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA_FILE)
 
 
 class SnapshotFile(NamedTuple):
-    """What ``snapshot.json`` states of one file."""
+    """The entry of one file in ``snapshot.json``."""
 
     size: int  # bytes
     modified_ms: int  # retention uses it for a segment without timestamps
@@ -110,8 +110,9 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
 def take_cut(manager: LogManager, folder: str) -> tuple[int, dict[str, SnapshotFile]]:
     """Links every ``.log`` of a log directory to ``folder``, which must be missing, and copies the rest, at one moment.
 
-    Returns the moment, ms since 1970, and the files by their paths below ``folder``. A linked active segment goes on
-    growing: only the bytes up to its stated size are of that moment. Syncs nothing. Raises as :func:`take_snapshot`.
+    Returns the moment, ms since 1970, and the files by their paths below ``folder``. A linked active segment continues
+    to grow: only the bytes up to its stated size are of that moment. Syncs nothing. Raises the errors of
+    :func:`take_snapshot`.
     """
     OPEN_FILES.check_room_for_locks(len(_partitions(manager)), f"a cut of {manager.directory}")
     manager.lock_brokers_out()
@@ -123,10 +124,10 @@ def take_cut(manager: LogManager, folder: str) -> tuple[int, dict[str, SnapshotF
 
 
 def fill_log_directory(target: str, fill: Callable[[str], Iterable[str]]) -> None:
-    """Makes a log directory with what ``fill`` writes to the folder that it is given; durable on return.
+    """Makes a log directory that ``fill`` fills: it is called with the folder to write to; durable on return.
 
-    ``fill`` returns the paths of its files below the folder. Raises SnapshotError if ``target`` is not empty, and what
-    ``fill`` raises.
+    ``fill`` returns the paths of its files below the folder. Raises SnapshotError if ``target`` is not empty, and the
+    errors of ``fill``.
     """
     filesystem = LocalFileSystem()
     with _building(filesystem, local_path(target)) as building:
@@ -134,9 +135,9 @@ def fill_log_directory(target: str, fill: Callable[[str], Iterable[str]]) -> Non
 
 
 def fill_snapshot(target: str, source: str, fill: Callable[[str], None], clock: Clock) -> Snapshot:
-    """Makes a snapshot of what ``fill`` writes to the folder that it is given; durable on return.
+    """Makes a snapshot that ``fill`` fills: it is called with the folder to write to; durable on return.
 
-    ``source``: what it is a snapshot of. Raises SnapshotError if ``target`` is not empty, and what ``fill`` raises.
+    ``source``: the log of the snapshot. Raises SnapshotError if ``target`` is not empty, and the errors of ``fill``.
     """
     filesystem, target = LocalFileSystem(), local_path(target)
     with _building(filesystem, target) as building:
@@ -149,7 +150,7 @@ def fill_snapshot(target: str, source: str, fill: Callable[[str], None], clock: 
 
 
 def _all_in(filesystem: FileSystem, folder: str, below: str = "") -> Iterator[tuple[str, SnapshotFile]]:
-    """Yields the files of a log directory but for locks, by their paths below ``folder``."""
+    """Yields the files of a log directory except locks, by their paths below ``folder``."""
     for name in filesystem.list(file_names.join(folder, below) if below else folder):
         path = f"{below}/{name}" if below else name
         status = filesystem.status(file_names.join(folder, path))
@@ -216,7 +217,7 @@ def _changed(path: str, filesystem: FileSystem, file: SnapshotFile) -> SnapshotE
 def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
     """Yields all partitions; within the ``with`` block, no process appends, replaces segments or changes root files.
 
-    Takes the locks in the same order as all others that take several: partitions by topic and number, then the root.
+    Takes the locks in the common order: partitions by topic and number, then the root.
     """
     for _ in range(LISTING_ATTEMPTS):
         with ExitStack() as locks:
@@ -372,7 +373,7 @@ def _sync(filesystem: FileSystem, folder: str, files: Iterable[str]) -> None:
 
 
 def sync_files(filesystem: FileSystem, paths: Iterable[str]) -> None:
-    """Syncs files; the disk gets several at once, and decides their order."""
+    """Syncs files, several at once, so that the disk can choose their order."""
 
     def sync(path: str) -> None:
         with filesystem.open(path, "write") as file:

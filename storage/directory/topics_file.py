@@ -33,7 +33,7 @@ class Known(Enum):
 
     NOTHING = "nothing"  # ``configs`` are guessed from the files
     SOME = "some"  # ``configs`` were set here, on a topic that a broker created
-    OWN = "own"  # ``configs`` are all that the topic has of its own; the broker's defaults are unknown
+    OWN = "own"  # ``configs`` are all of the topic's own settings; the broker's defaults are unknown
     ALL = "all"  # settings missing from ``configs`` have Kafka's defaults
 
 
@@ -48,7 +48,7 @@ class TopicDescription:
     known: Known = Known.ALL
     broker: Mapping[str, str] = field(
         default_factory=dict
-    )  # the directory's, for what ``configs`` lacks: broker's keys
+    )  # the directory's settings, used where ``configs`` has none; a broker's keys
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
@@ -56,7 +56,7 @@ class TopicDescription:
 
 
 class Owner(Enum):
-    """Who has settings of its own that are no topic's, under this name in the file."""
+    """Owners of settings other than topics; the values are their names in the file."""
 
     NODE = "nodes"  # a gateway, by its id
     GROUP = "groups"  # of consumers
@@ -82,7 +82,7 @@ def encode_topics(
 ) -> bytes:
     """Returns the content of the file; each topic must have an id, and partitions from 0 on without a gap.
 
-    ``broker``: the settings for all topics; those that the topics carry are not written. ``owned``: those of nodes and
+    ``broker``: the settings for all topics; the topics' copies of them are not written. ``owned``: those of nodes and
     groups.
     """
     topics = list(topics)

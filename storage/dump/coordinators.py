@@ -14,7 +14,7 @@ from ..format.internal.message_schema import INT32, Array, Bytes, Field, FieldDe
 from ..format.internal.messages import Messages
 from .jackson import json_text
 
-DELETED = "<DELETE>"  # in place of a null value: a tombstone
+DELETED = "<DELETE>"  # printed for a null value, a tombstone
 
 _TOPIC_PARTITIONS = Array(Struct(dict, (Field("topic", String()), Field("partitions", Array(INT32)))))
 _FROM_1, _FROM_2, _FROM_3 = (range(first, 100) for first in (1, 2, 3))

@@ -1,4 +1,4 @@
-"""Decodes what is readable of a damaged batch.
+"""Decodes the readable part of a damaged batch.
 
 Elsewhere, reading stops at a wrong checksum. A dump is used to examine damage, so like Kafka's tool it shows the
 records of a damaged batch as far as they decode, and an error for the first one that does not.
@@ -148,7 +148,7 @@ class MessageChecksums(NamedTuple):
 
 
 def message_checksums(buffer: Bytes, headers: BatchHeaders) -> MessageChecksums:
-    """Returns the checksums of all messages that consumers see, in order: of those in a wrapper, not of the wrapper."""
+    """Returns the checksums of all messages that consumers see, in order: those inside a wrapper, not the wrapper's."""
     outer = MessageChecksums(headers.table["crc"].tolist(), formats.checksums_match(buffer, headers).tolist())
     found = MessageChecksums([], [])
     for at, codec in enumerate(headers.codec.tolist()):

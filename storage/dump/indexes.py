@@ -1,7 +1,7 @@
 """Dumps the files beside a log: indexes, compared with their log entry by entry, and producer snapshots.
 
 Every slot of an index file counts as an entry, including the zero padding of an active index, until an entry has the
-base offset again (``DumpLogSegments.dumpIndex``): a dump shows the file, not what loading would make of it.
+base offset again (``DumpLogSegments.dumpIndex``): a dump shows the file as it is, not as loading would repair it.
 """
 
 from __future__ import annotations

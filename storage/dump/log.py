@@ -29,7 +29,7 @@ from .layouts import Layout
 from .options import DumpFindings, DumpOptions
 from .payloads import Contents, as_text, decoder_for
 
-COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together: decompressed, they may be a hundred times as large
+COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together, which may grow a hundredfold
 
 BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
 

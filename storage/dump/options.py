@@ -58,7 +58,7 @@ class DumpFindings:
     times_out_of_order: Pairs = field(default_factory=dict)  # (indexed, indexed before it)
     offsets_not_found: Pairs = field(default_factory=dict)  # (indexed offset, last offset of the batch; -1 none)
     gaps: dict[str, list[Int64s]] = field(default_factory=dict)  # runs of (offset, the next one), shape (n, 2)
-    in_words_of_4: bool = False  # else those of 3.9
+    in_words_of_4: bool = False  # otherwise, the words of 3.9
 
     def lines(self) -> Iterator[str]:
         """Yields the report, as ``DumpLogSegments`` does: a file's last mismatch first, and before 4.0 its last gap."""

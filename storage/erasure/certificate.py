@@ -1,7 +1,7 @@
-"""The certificate of an erasure: a JSON file that states what was asked, what was done, and what a re-read has found.
+"""The certificate of an erasure: a JSON file that states the request, the changes, and the result of a re-read.
 
-It is written before the first record is erased, and replaced after each partition, so that the next run after one that
-was killed goes on with the same file.
+It is written before the first record is erased, and replaced after each partition, so that the run after a killed one
+continues with the same file.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def certificate_name(now_ms: int) -> str:
 
 @dataclass(frozen=True)
 class Erasure:
-    """What is asked for."""
+    """The request of an erasure."""
 
-    records: AskedKeys | RecordChoice  # those with these keys, or for which a condition is true
+    records: AskedKeys | RecordChoice  # the records with these keys, or those for which a condition is true
     reason: str
     topics: tuple[str, ...]  # as they were given
     certificate: str  # path of the file
@@ -54,7 +54,7 @@ class Certificate:
 
     @classmethod
     def begin(cls, asked: Erasure, log: str, now_ms: int) -> Self:
-        """Begins a certificate, or goes on with the one that an earlier run of the same request has left.
+        """Begins a certificate, or continues the one of an earlier run of the same request.
 
         Raises InvalidConfigError if there is another file.
         """
@@ -78,7 +78,7 @@ class Certificate:
         return made
 
     def note(self, partition: str, facts: Mapping[str, Any]) -> None:
-        """Adds what a run did to a partition, after what earlier runs did, and what is there now."""
+        """Adds the changes of a run to a partition, after those of earlier runs, and the state of the partition now."""
         before = self._content["partitions"].get(partition, {})
         self._has_erased |= bool(facts.get("replaced"))
         lists = {key: [*before.get(key, []), *facts.get(key, [])] for key in _LISTS}
@@ -86,7 +86,7 @@ class Certificate:
         self._write()
 
     def choose(self, partition: str, chosen: ChosenRecords) -> ErasedOffsets:
-        """Adds what is about to be erased; returns its offsets, and those that earlier runs have chosen there."""
+        """Adds the records that will be erased; returns their offsets, and those that earlier runs have chosen."""
         choices = self._content.setdefault("chosen", {}).setdefault(partition, [])
         erased = _erased(choices, chosen.topic_id).joined(chosen.offsets)
         choices.append(chosen.to_json())
@@ -95,7 +95,7 @@ class Certificate:
 
     @property
     def names_old_objects(self) -> bool:
-        """Whether a run has named them, and no later one has erased more."""
+        """Whether a run has named the old objects, and no later run has erased more."""
         return "old_objects" in self._content and not self._has_erased
 
     def name_old_objects(self, keys: Collection[str]) -> None:
@@ -108,7 +108,7 @@ class Certificate:
         return [*self._content.get("old_objects", [])]
 
     def end(self, now_ms: int, waiting: Sequence[str] = ()) -> None:
-        """States whether all partitions are done and have none of the keys, and no object in ``waiting`` has."""
+        """States whether all partitions are done, and neither they nor the objects in ``waiting`` have the records."""
         partitions = self._content["partitions"].values()
         self._content["records_erased"] = sum(each["records"] for of in partitions for each in of["replaced"])
         is_done = bool(partitions) and all(of.get("is_complete") for of in partitions)
@@ -130,7 +130,7 @@ _LISTS = ("replaced", "removed_files", "elsewhere")  # of a partition: what all 
 
 @dataclass(frozen=True)
 class ErasureClaim:
-    """What a certificate states that can be checked again."""
+    """The statements of a certificate that can be checked again."""
 
     topics: tuple[str, ...]
     keys: AskedKeys | SaltedKeys | None  # None: records were chosen by a condition
@@ -139,7 +139,7 @@ class ErasureClaim:
 
     @classmethod
     def read(cls, path: str) -> Self:
-        """Raises InvalidConfigError if the file is missing, or is no certificate."""
+        """Raises InvalidConfigError if the file is missing, or is not a certificate."""
         content = _read(path)
         if content is None:
             raise InvalidConfigError(f"--check {path}: there is no such file")
@@ -154,14 +154,14 @@ class ErasureClaim:
         return claim
 
     def sought(self, partition: str, topic_id: str | None) -> Sought:
-        """Returns what must not be found in a partition of the topic with this id."""
+        """Returns the search for records that a partition of the topic with this id must no longer have."""
         return _erased(self.chosen.get(partition, ()), topic_id) if self.keys is None else ErasedKeys(self.keys)
 
 
 def _erased(choices: Sequence[Mapping[str, Any]], topic_id: str | None) -> ErasedOffsets:
-    """Returns the offsets in choices, but for those in another topic of the same name.
+    """Returns the offsets in choices, except those in another topic of the same name.
 
-    Raises KeyError, TypeError or ValueError for other content than that of :meth:`ChosenRecords.to_json`.
+    Raises KeyError, TypeError or ValueError for content that is not from :meth:`ChosenRecords.to_json`.
     """
     spans = [span for each in choices if each["topic_id"] == topic_id for span in each["offsets"]]
     return ErasedOffsets.of(spans)
@@ -212,7 +212,7 @@ def _check_same(asked: Erasure, content: Mapping[str, Any], log: str) -> None:
 
 
 def _is_of(records: AskedKeys | RecordChoice, asked: Mapping[str, Any]) -> bool:
-    """Whether a certificate asks for the same records."""
+    """Whether a certificate is for the same request."""
     if not isinstance(records, AskedKeys) or "where" in asked:
         return not isinstance(records, AskedKeys) and asked.get("where") == records.sql
     keys = _keys_in(asked)

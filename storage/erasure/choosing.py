@@ -1,4 +1,4 @@
-"""Records that a condition chooses: found before anything is erased, erased by their offsets, and looked for again."""
+"""Records that a condition chooses. They are found before anything is erased, erased by offset, and searched again."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ..segment.reader import SegmentReader
 from .keys import SALT_BYTES
 
 WINDOW_BYTES = 8 * 1024 * 1024
-CHOSEN_MAX = 16 * 1024 * 1024  # of one partition: 8 bytes of memory each
+CHOSEN_MAX = 16 * 1024 * 1024  # limit per partition: each takes 8 bytes of memory
 COLUMNS = ("key", "value", "headers")
 
-Chooser = Callable[[Records, TopicPartition], Int64s]  # the offsets of those of the records that it chooses
+Chooser = Callable[[Records, TopicPartition], Int64s]  # returns the offsets of the records that it chooses
 
 
 class RecordChoice(Protocol):
@@ -33,7 +33,7 @@ class RecordChoice(Protocol):
 
     @property
     def sql(self) -> str:
-        """How it was given."""
+        """The condition as the user gave it."""
         ...
 
     def opened(self) -> AbstractContextManager[Chooser]: ...
@@ -44,12 +44,12 @@ class ChosenRecords:
     """The records of a partition for which a condition is true. Can be pickled."""
 
     offsets: Int64s  # ascending
-    end_offset: int  # the log end: records from there on were not asked
+    end_offset: int  # the log end: later records were not tested
     salt: bytes
     sha256: str  # of the salt and the records
     topic_id: str | None  # None: the topic has none
 
-    secret = None  # records are not found by hashes of their keys
+    secret = None  # key hashes are not used to find these records
 
     def find(self, records: Keyed) -> Bools:
         """Returns which records are chosen, shape (records,)."""
@@ -68,7 +68,7 @@ class ChosenRecords:
 
 @dataclass(frozen=True)
 class ErasedOffsets:
-    """Offsets at which no record may be any more. Can be pickled."""
+    """Offsets at which no record may exist any more. Can be pickled."""
 
     offsets: Int64s  # ascending
 
@@ -82,7 +82,7 @@ class ErasedOffsets:
 
     @classmethod
     def of(cls, spans: Iterable[Sequence[int]]) -> Self:
-        """Returns all offsets in spans, each with its first and its last one."""
+        """Returns all offsets of spans, which are given by their first and last offsets."""
         found = [np.arange(first, last + 1, dtype=np.int64) for first, last in spans]
         return cls(np.unique(np.concatenate([np.zeros(0, np.int64), *found])))
 
@@ -96,7 +96,7 @@ class ErasureTask:
 
     partition: Partition
     chosen: ChosenRecords | None = None  # None: records are found by their keys
-    erased: ErasedOffsets | None = None  # that must not be there afterwards
+    erased: ErasedOffsets | None = None  # the records that must not be there afterwards
 
     def log_bytes(self, run: MaintenanceRun) -> int:
         return self.partition.log_bytes(run)

@@ -1,7 +1,7 @@
 """Erases records from a partition of a log on an object store: one segment, or one run of slices, at a time.
 
-Each is copied to this machine, erased there, put as a new segment, and takes the place of the old one by a commit.
-Killed in between, the partition has old and new segments, and the next run does the rest. The old objects stay until
+Each is copied to this machine, erased there, put as a new segment, and replaces the old one by a commit. If the process
+is killed in between, the partition has old and new segments, and the next run does the rest. The old objects stay until
 the collector may delete them, ``delete.grace.ms`` after the commit.
 """
 
@@ -54,7 +54,7 @@ def _groups(place: Place, config: LogConfig) -> Iterator[Sequence[Part]]:
 
 
 def _put(place: Place, log: Log, parts: Sequence[Part], erased: int) -> None:
-    if len(log.segments) != 2:  # the one with records, and the empty active one
+    if len(log.segments) != 2:  # the segment with records, and the empty active one
         raise StorageError(
             f"{place}: the records of one segment do not fit one any more, from offset {parts[0].base} on: raise "
             "segment.index.bytes of the topic"
@@ -75,9 +75,9 @@ def may_have_records(log: CommitLog, topics: Collection[str]) -> list[str]:
 def collect_old(
     log: CommitLog, limits: CollectLimits, old_objects: Collection[str], clock: Clock, *, wait: bool
 ) -> list[str]:
-    """Deletes what the collector may delete; returns those of ``old_objects`` that are still there.
+    """Deletes objects that the collector may delete; returns the ``old_objects`` that still exist.
 
-    With ``wait``, goes on until none is. Raises as ``collect``.
+    With ``wait``, continues until there are none. Raises the errors of ``collect``.
     """
     while True:
         collect(log, limits)

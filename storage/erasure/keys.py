@@ -26,7 +26,7 @@ KEY_FORMS: Mapping[str, Callable[[bytes], bytes]] = {
     "hex": lambda line: binascii.unhexlify(line.strip()),
     "base64": lambda line: base64.b64decode(line.strip(), validate=True),
 }
-_ABOVE_ALL = 2**62  # an offset that no record has, so that no record is the latest of an asked key
+_ABOVE_ALL = 2**62  # an offset that no record has, so that no record is the latest of a requested key
 _LOAD_FACTOR = 0.5
 
 
@@ -54,24 +54,24 @@ class AskedKeys:
         return cls(found)
 
     def among(self, keys: Collection[bytes | None]) -> set[bytes]:
-        """Returns those of ``keys`` that are asked for."""
+        """Returns the requested ones among ``keys``."""
         return {key for key in self.keys.intersection(keys) if key is not None}
 
     def salted(self, salt: bytes | None = None) -> SaltedKeys:
-        """Returns the keys as hashes; without a ``salt``, with a new one."""
+        """Returns the keys as salted hashes; ``salt`` None: a new one."""
         salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
         return SaltedKeys(salt, frozenset(_digest(salt, key) for key in self.keys))
 
 
 @dataclass(frozen=True)
 class SaltedKeys:
-    """Keys that are known by their SHA-256 after a salt only. Can be pickled."""
+    """Keys of which only the salted SHA-256 is known. Can be pickled."""
 
     salt: bytes
     digests: frozenset[bytes]
 
     def among(self, keys: Collection[bytes | None]) -> set[bytes]:
-        """Returns those of ``keys`` that have one of the hashes."""
+        """Returns the ``keys`` that have one of the hashes."""
         return {key for key in keys if key is not None and _digest(self.salt, key) in self.digests}
 
     def to_json(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class SaltedKeys:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError or ValueError for other content than that of :meth:`to_json`."""
+        """Raises KeyError, TypeError or ValueError for content that is not from :meth:`to_json`."""
         return cls(bytes.fromhex(content["salt"]), frozenset(map(bytes.fromhex, content["sha256"])))
 
 
@@ -88,7 +88,7 @@ class RecordFinder(Protocol):
 
     @property
     def secret(self) -> Uint64s | None:
-        """With which to hash keys; None: it needs no hashes."""
+        """The secret for hashing keys; None: no hashes are needed."""
         ...
 
     def find(self, records: Keyed) -> Bools:
@@ -97,7 +97,7 @@ class RecordFinder(Protocol):
 
 
 class KeyFinder:
-    """Finds records with asked keys by hashes of their keys, as compaction finds equal keys."""
+    """Finds records with the requested keys by hashes, as compaction finds equal keys."""
 
     def __init__(self, asked: AskedKeys) -> None:
         keys = sorted(asked.keys)
@@ -108,7 +108,7 @@ class KeyFinder:
         self.secret = self._map.secret
 
     def find(self, records: Keyed) -> Bools:
-        """Returns which records have an asked key, shape (records,). Their keys were hashed with :attr:`secret`."""
+        """Returns which records have a requested key, shape (records,). Their keys were hashed with :attr:`secret`."""
         found: Bools = records.has_key & ~self._map.are_latest(records.hashes, records.has_key, records.offsets)
         return found
 

@@ -4,7 +4,7 @@ A batch that loses some records is rebuilt with the rest; one of magic 2 that lo
 producers' sequences, transactions and offsets stay as they were. Everything else is copied as it is.
 
 What is on disk after a crash during a segment's replacement is in ``segment.swap``: the old segment or the new one. As
-each segment is valid beside old and new neighbours, erasing again completes what is unfinished.
+each segment is valid beside old and new neighbours, erasing again completes an unfinished erasure.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ WINDOW_BYTES = 8 * 1024 * 1024  # as compaction reads
 
 
 class SegmentErasure(NamedTuple):
-    """What was erased from a segment, or would be."""
+    """The records erased from a segment, or to be erased."""
 
     base_offset: int
     bytes: int  # before
     sha256: str  # before, of the .log
-    records: int  # that were asked for
+    records: int  # how many records were to be erased
     bytes_after: int
     other_names: int = 0  # hard links to the old .log, as a snapshot has
 
 
 class LogErasure(NamedTuple):
-    """What was erased from a log, or would be."""
+    """The records erased from a log, or to be erased."""
 
     end_offset: int  # records from there on were appended later, and are not covered
     open_from: int | None  # the first offset of an open transaction; None: there is none
@@ -63,21 +63,21 @@ class _Cut(NamedTuple):
 
     window: Window
     pieces: Sequence[Bytes]
-    records: int  # that it lost
+    records: int  # how many records the window lost
 
 
 def erase(log: Log, finder: RecordFinder, holder: str) -> LogErasure:
     """Erases all asked records from ``log``, including those of open transactions. Durable on return.
 
     First rolls the active segment. Also removes the ``.deleted`` files of earlier compactions. After an error or a
-    crash, run it again. Raises as ``Cleaner.clean``.
+    crash, run it again. Raises the errors of ``Cleaner.clean``.
     """
     with log.maintaining(holder):
         log.roll()
         end, open_from = log.log_end_offset, _open_from(log)
         closed = [segment for segment in log.segments if segment.base_offset < end]
         done = [found for segment in closed if (found := _erase_segment(log, segment, finder)) is not None]
-        FilterFiles(log.context).drop_old()  # those of the old segments tell which keys they had
+        FilterFiles(log.context).drop_old()  # the old filters reveal which keys the segments had
         return LogErasure(end, open_from, done, _remove_deleted(log))
 
 
@@ -102,7 +102,7 @@ def _open_from(log: LogReader) -> int | None:
 
 
 def _erase_segment(log: Log, segment: LogSegment, finder: RecordFinder) -> SegmentErasure | None:
-    """Replaces a closed segment by one without the asked records; returns None, and changes nothing, if it has none."""
+    """Replaces a closed segment by one without the requested records; None, with nothing changed, if it has none."""
     found = {segment.base_offset: segment.status()}
     before = segment.size
     with ExitStack() as stack:
@@ -138,7 +138,7 @@ class _Writing:
 
     @property
     def sha256(self) -> str:
-        """Of the old ``.log``."""
+        """The SHA-256 of the old ``.log``."""
         return self._digest.hexdigest()
 
     def run(self) -> bool:
@@ -151,7 +151,7 @@ class _Writing:
             closing(_cuts(self._segment, self._finder)) as cuts,
         ):
             for cut in cuts:
-                hashed.result()  # only the previous window is still in memory
+                hashed.result()  # wait, so that only the previous window is still in memory
                 hashed = hashing.submit(self._digest.update, cut.window.buffer)
                 if cut.records and not self.records:
                     self.output = Output(self._log.context, self._segment.base_offset)
@@ -167,11 +167,11 @@ class _Writing:
             self.output.discard()
 
     def _write(self, window: Window, pieces: Sequence[Bytes]) -> None:
-        if pieces:  # none is left of messages of magic 0 and 1 that lost all records
+        if pieces:  # messages of magic 0 and 1 that lose all records disappear
             self.output.append(pieces[0] if len(pieces) == 1 else np.concatenate(pieces), self._aborts_in(window))
 
     def _aborts_in(self, window: Window) -> list[AbortedTxn]:
-        """Returns the index entries of the markers in a window: no marker is erased."""
+        """Returns the index entries of the ABORT markers in a window, which all stay: markers are never erased."""
         first, end = int(window.headers.table["base_offset"][0]), window.headers.next_offset
         return [entry for entry in self._segment.txn_index.entries if first <= entry.last_offset < end]
 
@@ -210,7 +210,7 @@ def _verdict(headers: BatchHeaders, read_rows: Int64s, records: Keyed, finder: R
 def _remove_deleted(log: Log) -> list[str]:
     """Removes the ``.deleted`` files in the log's directory, and syncs it; returns their names.
 
-    Readers have the files open that they still need.
+    Readers keep the files open that they still need.
     """
     filesystem, directory = log.context.filesystem, log.context.directory
     names = [name for name in filesystem.list(directory) if name.endswith(file_names.DELETED)]

@@ -62,7 +62,7 @@ def _tasks(
 ) -> tuple[list[ErasureTask], list[PartitionOutcome]]:
     """Returns the logs to erase from, and the outcomes of those in which no records could be chosen.
 
-    What a condition chooses is in the certificate before the first record is erased.
+    Records that a condition chooses are in the certificate before the first one is erased.
     """
     if isinstance(asked.records, AskedKeys):
         return [*map(ErasureTask, selection.partitions)], []
@@ -92,7 +92,7 @@ def _topic_id(run: MaintenanceRun, partition: Partition) -> str | None:
 
 
 def _old_objects(run: MaintenanceRun, certificate: Certificate, topics: Collection[str]) -> list[str]:
-    """Deletes old objects that may be deleted; returns those that are still there."""
+    """Deletes old objects that may be deleted; returns the remaining ones."""
     if run.bucket is None:
         return []
     if not certificate.names_old_objects:
@@ -104,9 +104,9 @@ def _old_objects(run: MaintenanceRun, certificate: Certificate, topics: Collecti
 def check_erased_partitions(
     run: MaintenanceRun, selection: Selection, runner: Runner, claim: ErasureClaim
 ) -> Iterator[PartitionOutcome]:
-    """Searches the selected partitions again for what a certificate says is erased; yields an outcome for each.
+    """Searches the selected partitions again for records that a certificate calls erased; yields their outcomes.
 
-    A partition that has some of it has failed: erase it again.
+    A partition that still has some has failed: erase it again.
     """
     yield from runner("logs", partial(_check_partition, run, claim), selection.partitions)
 
@@ -158,12 +158,12 @@ def _finder(keys: AskedKeys | None, task: ErasureTask) -> RecordFinder:
 
 
 def _given(keys: AskedKeys | None) -> AskedKeys:
-    assert keys is not None  # because no records were chosen by a condition
+    assert keys is not None  # set, because no condition chose the records
     return keys
 
 
 def _covering(task: ErasureTask, done: LogErasure) -> LogErasure:
-    """Returns what was done; records that were appended after the choice are not covered."""
+    """Returns the changes; records that were appended after the choice are not covered."""
     end = done.end_offset if task.chosen is None else min(done.end_offset, task.chosen.end_offset)
     return done._replace(end_offset=end)
 
@@ -187,7 +187,7 @@ def _failed_if_found(outcome: PartitionOutcome) -> PartitionOutcome:
 
 
 def _elsewhere(manager: LogManager, partition: Partition, done: LogErasure, remote: range | None) -> Iterator[str]:
-    """Yields what else is known to have records of the partition."""
+    """Yields the other known files and objects with records of the partition."""
     for each in done.replaced:
         if each.other_names:
             path = file_names.segment_file(each.base_offset, file_names.LOG)
@@ -208,7 +208,7 @@ def _other_directories(filesystem: FileSystem, directory: str, partition: Partit
 
 @dataclass(frozen=True)
 class Erased:
-    """The report of what was erased from a log, or would be."""
+    """The report of the records erased from a log, or to be erased."""
 
     partition: Partition
     done: LogErasure
@@ -255,7 +255,7 @@ class Erased:
 
 @dataclass(frozen=True)
 class Checked:
-    """The report of a search for what was erased."""
+    """The report of a search for erased records."""
 
     partition: Partition
     content: LogContent

@@ -1,7 +1,7 @@
 """Reads a whole log again, every byte decompressed, and searches it for keys, or for records at erased offsets.
 
-Compares the bytes of keys (or their salted hashes) in Python sets, and shares neither hashes nor kernels of the search
-with what erased the records.
+Compares the bytes of keys (or their salted hashes) in Python sets, and shares neither hashes nor kernels with the
+erasure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WINDOW_BYTES = 8 * 1024 * 1024
 
 
 class Sought(Protocol):
-    """What to search for."""
+    """The records to search for."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -33,16 +33,16 @@ class Sought(Protocol):
 
     @property
     def fact(self) -> str:
-        """What a certificate calls the number of records that are found."""
+        """The name in a certificate of the number of found records."""
         ...
 
     @property
     def says(self) -> tuple[str, str]:
-        """What a report says after "5 records" that are found, and if none is."""
+        """The text of a report after "5 records", and the text if none is found."""
         ...
 
     def count_in(self, records: Records) -> int:
-        """Returns how many of ``records`` are sought."""
+        """Returns how many of ``records`` match."""
         ...
 
 
@@ -70,7 +70,7 @@ class ErasedKeys:
 
 
 class SegmentContent(NamedTuple):
-    """What a segment has now."""
+    """The records that a segment has now."""
 
     base_offset: int
     bytes: int
@@ -80,7 +80,7 @@ class SegmentContent(NamedTuple):
 
 
 class LogContent(NamedTuple):
-    """What a log has now."""
+    """The records that a log has now."""
 
     end_offset: int
     segments: Sequence[SegmentContent]

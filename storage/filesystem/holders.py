@@ -1,4 +1,4 @@
-"""Which processes of this machine hold the lock of a file, for the errors of others that want it."""
+"""Finds the processes of this machine that hold the lock of a file, for the errors of others that wait for it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ COMMAND_CHARACTERS_MAX = 100
 def lock_holders(path: str) -> str:
     """Returns the processes that hold a lock on a file, as text that continues a sentence; empty if none is found.
 
-    A lock lasts as long as any process has its open file. Python's forks close it (:mod:`.locks`), but those of a
-    library that Python does not know of keep it when the process that took it has ended. Only processes are found that
-    this one may look at.
+    A lock lasts as long as any process has its file open. Children forked by Python close it (:mod:`.locks`), but
+    children forked by a library may keep it after the process that took it has ended. Finds only processes that this
+    one may inspect.
     """
     with suppress(OSError):
         found = [f"process {each} ({_command(each)})" for each in sorted(_holding(os.stat(path)))]
@@ -42,7 +42,7 @@ def _holds(process: str, descriptor: str, file: os.stat_result) -> bool:
 
 
 def _command(process: int) -> str:
-    """Returns the command line of a process, without what could forge a line of a log."""
+    """Returns the command line of a process, without characters that could forge a line of a log."""
     with open(f"{_PROCESSES}/{process}/cmdline", "rb") as file:
         words = file.read(4 * COMMAND_CHARACTERS_MAX).decode(errors="replace").split("\0")
     text = " ".join(words).strip()

@@ -32,7 +32,7 @@ class LocalFileSystem:
     def __init__(self, *, lock_waits_s: Mapping[str, float] = MappingProxyType({})) -> None:
         """``lock_waits_s``: how long :meth:`lock` waits at most, by the names of files; then it raises LockHeldError.
 
-        Once it was raised, that lock is not waited for again until it was free.
+        After that error, there is no wait for that lock until it has been free.
         """
         self._waits = Waits(lock_waits_s)
 

@@ -74,7 +74,7 @@ class LocalFile:
         return self._path
 
     def size(self) -> int:
-        self._users.append(None)  # as _Using does, which would cost a tenth more
+        self._users.append(None)  # like _Using, which would take a tenth longer
         try:
             descriptor = self._descriptor
             return os.fstat(self._wake() if descriptor == _RESTING else descriptor).st_size
@@ -86,7 +86,7 @@ class LocalFile:
 
     def read(self, position: int, length: int) -> memoryview:
         if length <= _SMALL_READ_BYTES:
-            self._users.append(None)  # as _Using does, which would cost a small read a tenth more
+            self._users.append(None)  # like _Using, which would make a small read a tenth slower
             try:
                 descriptor = self._descriptor
                 data = os.pread(self._wake() if descriptor == _RESTING else descriptor, length, position)
@@ -158,7 +158,7 @@ class LocalFile:
             descriptor, self._descriptor = self._descriptor, CLOSED
             if descriptor not in (CLOSED, _RESTING):
                 OPEN_FILES.files.pop(descriptor, None)
-                if not self._holders:  # else the last one closes it
+                if not self._holders:  # otherwise, the last one closes it
                     with AddingContext("close", self._path):
                         os.close(descriptor)
 
@@ -232,7 +232,7 @@ def _first_bytes(buffers: list[memoryview], count: int) -> list[memoryview]:
 
 
 def _without_first_bytes(buffers: list[memoryview], count: int) -> list[memoryview]:
-    """Returns what follows the first ``count`` bytes of these buffers."""
+    """Returns the bytes after the first ``count`` of these buffers."""
     found = []
     for buffer in buffers:
         if count < len(buffer):

@@ -22,8 +22,8 @@ from .open_files import OPEN_FILES
 # command; its number is part of the kernel's interface and does not change.
 _F_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: l_type, l_whence, l_start, l_len, l_pid (0 for this command)
-_TO_THE_END = 0  # as a length: however far it moves
-_POLL_S, _POLL_MAX_S = 0.0005, 0.02  # between two looks at a lock that is held: at first, and at most
+_TO_THE_END = 0  # as the length of a lock: up to the end of the file, however far that moves
+_POLL_S, _POLL_MAX_S = 0.0005, 0.02  # pauses between two checks of a held lock: the first, and the longest
 
 
 class LocalLock:
@@ -35,7 +35,10 @@ class LocalLock:
     def __init__(
         self, path: str, descriptor: int, lock: Callable[[int, bool], None], unlock: Callable[[int], None]
     ) -> None:
-        """``descriptor``: of the file, which is locked. ``lock`` takes it, and whether to wait."""
+        """``descriptor``: that of the locked file.
+
+        ``lock`` takes the lock of a descriptor; its second argument: whether to wait.
+        """
         self._path = path
         self._descriptor = descriptor
         self._lock, self._unlock = lock, unlock
@@ -124,13 +127,14 @@ class LocalLock:
 
 
 class Waits:
-    """Takes ``flock`` locks, and waits for some of them a limited time, once. Then it does not until they were free.
+    """Takes ``flock`` locks, and waits for some of them only for a limited time.
 
-    So a process that is paused with a lock stops a thread once, and not at each use.
+    After a timeout, it does not wait for that lock until it has been free. So a process that is paused with a lock
+    delays a thread once, and not at each use.
     """
 
     def __init__(self, limits_s: Mapping[str, float]) -> None:
-        """``limits_s``: by the names of locks' files; other locks are waited for without end."""
+        """``limits_s``: timeouts by the names of locks' files; waits for other locks are unlimited."""
         self._limits_s = limits_s
         self._given_up: set[str] = set()  # paths of locks that were held for longer
 
@@ -181,7 +185,7 @@ class LocalByteLocks:
 
     @property
     def _is_inherited(self) -> bool:
-        """Whether this is the copy of a forked child, whose file is closed."""
+        """Whether this is the copy in a forked child, whose file is closed."""
         return self._process != os.getpid()
 
     def take(self, byte: int) -> bool:

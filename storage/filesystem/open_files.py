@@ -19,8 +19,8 @@ from weakref import ref
 
 from ..errors import StorageError
 
-FILES_MIN = 8  # so many files stay open even if the limit is too low, so that not every read opens a file
-CLOSED_AT_ONCE = 32  # so many files, those opened first, are closed together
+FILES_MIN = 8  # this many files stay open even if the limit is too low, so that not every read opens a file
+CLOSED_AT_ONCE = 32  # this many files, those opened first, are closed together
 OTHERS = 64  # files that are neither logs nor locks: sockets, pipes, libraries
 
 TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})  # for this process; for the system
@@ -49,7 +49,7 @@ class OpenFiles:
         self.lock = threading.RLock()
         self.locks: set[int] = set()  # descriptors of locks, which must stay open
         self.files: dict[int, ref[Resting]] = {}  # by descriptor, those that are not resting
-        self.files_max = FILES_MIN  # at this number the limit is checked again
+        self.files_max = FILES_MIN  # at this number of files, the limit is checked again
 
     def make_room(self) -> None:
         """Close some files if the process is close to its limit."""
@@ -96,7 +96,7 @@ class OpenFiles:
 
 OPEN_FILES = OpenFiles()
 
-# Hold the lock so that no file is about to rest during a fork: the child inherits the descriptors as recorded.
+# Hold the lock so that no file is being closed during a fork: the child inherits the descriptors as recorded.
 os.register_at_fork(
     before=OPEN_FILES.lock.acquire, after_in_parent=OPEN_FILES.lock.release, after_in_child=OPEN_FILES.lock.release
 )

@@ -19,7 +19,7 @@ def parent_of(path: str) -> str:
 
 
 def catch_up(filesystem: FileSystem) -> None:
-    """Lets a file system show what others changed since; most always do."""
+    """Updates a file system with others' changes; most show them at once."""
     if isinstance(filesystem, MadeFileSystem):
         filesystem.catch_up()
 
@@ -31,12 +31,12 @@ def pin(filesystem: FileSystem) -> None:
 
 
 def is_made(filesystem: FileSystem, path: str) -> bool:
-    """Whether a file was made from what was checked: see :meth:`MadeFileSystem.is_made`."""
+    """Whether a file was computed from checked content: see :meth:`MadeFileSystem.is_made`."""
     return isinstance(filesystem, MadeFileSystem) and filesystem.is_made(path)
 
 
 def holds_from_log_start(filesystem: FileSystem, directory: str) -> bool:
-    """Whether offsets that are not there were lost: see :meth:`MadeFileSystem.holds_from_log_start`."""
+    """Whether missing offsets were lost: see :meth:`MadeFileSystem.holds_from_log_start`."""
     return isinstance(filesystem, MadeFileSystem) and filesystem.holds_from_log_start(directory)
 
 
@@ -46,7 +46,7 @@ def shown_path(filesystem: FileSystem, path: str) -> str:
 
 
 def forget_read(file: File) -> bool:
-    """Lets the next read of a file ask for its bytes again; False if each read does, as that of a local file."""
+    """Makes the next read of a file fetch its bytes again; False if each read does, as for a local file."""
     if not isinstance(file, MadeFile):
         return False
     file.forget()
@@ -79,7 +79,7 @@ def make_own_directory(filesystem: FileSystem, path: str) -> None:
     """Create a directory inside a log directory, if it is missing; its name is durable after a sync of the parent.
 
     Everything that is written below a log directory is in directories that this function made or accepted. Raises
-    NotALogDirError for a link, also one to nothing: what is written there would be outside of the log directory.
+    NotALogDirError for a link, even a broken one: files written there would be outside the log directory.
     """
     filesystem.make_directory(not_a_link(filesystem, path))
 

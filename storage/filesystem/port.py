@@ -57,7 +57,7 @@ class File(Protocol):
         ...
 
     def write(self, position: int, *data: Buffer) -> None:
-        """Write all of ``data``, one buffer behind the other, at ``position``, or raise OSError.
+        """Write all of ``data``, one buffer after the other, at ``position``, or raise OSError.
 
         A gap between the end and ``position`` reads as zeros.
         """
@@ -106,7 +106,7 @@ class Lock(Protocol):
 
     @property
     def is_inherited(self) -> bool:
-        """Whether the process that took the lock is the one that this one was forked from, and may still hold it."""
+        """Whether the process that took the lock is the parent of this forked one, and may still hold it."""
         ...
 
     def release(self) -> None:
@@ -140,7 +140,7 @@ class Lock(Protocol):
 
 
 class ByteLocks(Protocol):
-    """Locks on single bytes of a file, which need not have them: many locks by one open file. For one thread."""
+    """Locks on single bytes of a file, which may be shorter: many locks with one open file. For one thread."""
 
     def take(self, byte: int) -> bool:
         """Takes the lock of a byte, below 2^62, without waiting; False if another object of this kind holds it."""
@@ -224,7 +224,7 @@ class FileSystem(Protocol):
 
 
 class MadeFileSystem(ABC):
-    """A file system whose files are made of something else, and change only when it is asked to look."""
+    """A file system whose files are computed from other data, and change only when it is updated."""
 
     @property
     @abstractmethod
@@ -233,31 +233,31 @@ class MadeFileSystem(ABC):
 
     @abstractmethod
     def catch_up(self) -> None:
-        """Shows what others changed since."""
+        """Updates this object with others' changes."""
 
     @abstractmethod
     def pin(self) -> None:
-        """Shows the files of a partition as they are now until this is called again, if it was made for its reader."""
+        """In an object for a reader of one partition: keeps its files as they are now until the next call."""
 
     @abstractmethod
     def is_made(self, path: str) -> bool:
-        """Whether what ``path`` says was checked when the file was made, so that it needs no check against others."""
+        """Whether the content of ``path`` was checked when it was computed, so other files need not confirm it."""
 
     def shown_path(self, path: str) -> str:
-        """Returns the name for a file in errors, where somebody finds it: that of an object that has all its bytes."""
+        """Returns the name for a file in errors: that of the object that has all its bytes, if there is one."""
         return path
 
     def holds_from_log_start(self, directory: str) -> bool:
-        """Whether a partition's directory shows all offsets from its log start on, or some were lost."""
+        """Whether a partition's directory should have all offsets from its log start on; a missing one is then lost."""
         return False
 
 
 class MadeFile(ABC):
-    """An open file of a :class:`MadeFileSystem`, which may keep what was read of it."""
+    """An open file of a :class:`MadeFileSystem`, which may cache the bytes that were read."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Drops what was read, so that it is read again: it may have been damaged on its way here."""
+        """Drops cached bytes, so that they are read again: they may have been damaged on their way here."""
 
 
 class Mount(NamedTuple):

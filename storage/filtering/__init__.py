@@ -1,5 +1,5 @@
-"""The operation that makes key filters, as ``maintenance`` runs the others: over many partitions, with their reports.
+"""The maintenance operation that makes key filters, over many partitions, with reports.
 
-``partitions`` is the operation, ``partition`` brings the filters of one log up to date, ``packing`` decides which of
-them are in one file. The filters themselves are in ``key_filters``.
+``partitions`` is the operation, ``partition`` updates the filters of one log, ``packing`` decides which of them share a
+file. The filters themselves are in ``key_filters``.
 """

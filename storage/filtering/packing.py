@@ -1,4 +1,4 @@
-"""Puts the filters of a log into files: as few as may be, without writing many again."""
+"""Packs the filters of a log into few files, without rewriting many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Source(NamedTuple):
     """The file that has a filter already."""
 
     name: str
-    filters: int  # that it has
+    filters: int  # how many filters the file has
     bytes: int
 
 
@@ -28,8 +28,8 @@ class Packed(NamedTuple):
 def packed_in_files(filters: Iterable[Packed], file_bytes: int = FILE_BYTES) -> Iterator[list[Packed]]:
     """Yields the filters of each file, for filters in the order of their segments.
 
-    The filters of a file stay together, and those that were made join the file before them, as long as there is room.
-    Two files become one only if the second fits as a whole: otherwise all files behind it would be written again too.
+    The filters of a file stay together, and new ones join the file before them, as long as there is room.
+    Two files are joined only if the second fits as a whole: otherwise all later files would be written again, too.
     """
     group, size, source = list[Packed](), 0, None
     for each in filters:
@@ -45,7 +45,7 @@ def packed_in_files(filters: Iterable[Packed], file_bytes: int = FILE_BYTES) -> 
 
 
 def write_files(groups: Iterable[Sequence[Packed]], write: Callable[[str, list[KeyFilter]], object]) -> list[str]:
-    """Writes the files that are not there as they should be; returns the names of all of them."""
+    """Writes the files that are missing or differ; returns the names of all files."""
     names = list[str]()
     for group in groups:
         name = file_names.segment_file(group[0].filter.segment.base_offset, file_names.KEY_FILTER)

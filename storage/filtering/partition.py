@@ -1,4 +1,4 @@
-"""Makes the key filters of closed segments, and removes those that are not wanted or have no segment any more."""
+"""Makes the key filters of closed segments, and removes filters that are no longer enabled or have no segment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .packing import Packed, Source, packed_in_files, write_files
 
 @dataclass(frozen=True)
 class FilterReport:
-    """What was done, or would be, to the key filters of a partition."""
+    """The changes to the key filters of a partition, done or planned."""
 
     name: str
     is_dry_run: bool
@@ -78,7 +78,7 @@ def _filter(run: MaintenanceRun, partition: Partition) -> FilterReport:
 
 
 class _Filtering:
-    """What is done to the filters of one log, by the holder of its maintenance lock."""
+    """Updates the filters of one log, under its maintenance lock."""
 
     def __init__(self, run: MaintenanceRun, reader: LogReader, report: FilterReport) -> None:
         self._run, self._reader, self._report = run, reader, report
@@ -102,7 +102,7 @@ class _Filtering:
         return replace(self._report, removed=len(gone))
 
     def _write_all(self) -> set[str]:
-        """Writes what is missing; returns the names of the files that the log has then."""
+        """Writes missing filters; returns the names of the files that the log then has."""
         files = self._run.filesystem
         if not isinstance(files, BucketFileSystem):
             return {*write_files(packed_in_files(self._filters(), FILE_BYTES), self._files.write)}
@@ -110,7 +110,7 @@ class _Filtering:
         return set()
 
     def _put(self, files: BucketFileSystem, name: str, filters: list[KeyFilter]) -> None:
-        """Puts the filter of a segment; one without an object of its own has no place for it."""
+        """Puts the filter of a segment, if the segment has an object of its own."""
         if not files.put_key_filter(self._files.path(name), encode(filters)):
             made, size = self._report.made - 1, self._report.bytes - filters[0].size
             self._report = replace(self._report, made=made, bytes=size, without=self._report.without + 1)
@@ -136,7 +136,7 @@ class _Filtering:
             self._report = replace(self._report, kept=self._report.kept + 1)
 
     def _known(self) -> Iterator[tuple[LogSegment, Packed | None]]:
-        """Yields the closed segments with the filters that they have, and that may be believed."""
+        """Yields the closed segments with their existing valid filters."""
         closed = [segment for segment in self._reader.segments if segment is not self._reader.segments.active]
         for name, segments in groupby(closed, lambda segment: self._files.name_of(segment.base_offset)):
             with ExitStack() as stack:
@@ -148,7 +148,7 @@ class _Filtering:
 
 
 def _believed(file: FilterFile, name: str, segment: LogSegment) -> Packed | None:
-    """Returns the filter of a segment as it is now; None if there is none, or it is damaged or of another segment."""
+    """Returns the filter of a segment; None if it is missing, damaged, or of another version of the segment."""
     row = file.row_of(segment.base_offset)
     with suppress(CorruptionError, OSError):
         if row is not None and file.segment(row) == segment_id(segment):
@@ -157,7 +157,7 @@ def _believed(file: FilterFile, name: str, segment: LogSegment) -> Packed | None
 
 
 def _made(known: tuple[LogSegment, Packed | None]) -> Packed | CorruptionError | None:
-    """Returns the filter of a segment, made if it has none; None if it can have none, the error if it is damaged."""
+    """Returns the filter of a segment, made if missing; None if it can have none, or the error if it is damaged."""
     segment, packed = known
     if packed is not None:
         return packed

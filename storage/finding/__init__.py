@@ -1,7 +1,7 @@
 """Finds records of a topic by key, value or header: a complete search, which names what it could not read.
 
-``conditions`` says which records are wanted, ``bounds`` where they may be, and ``pieces`` divides a log into what is
-read at once, so that it can be read from its end too. ``keys`` says where records with given keys may be.
-``partition_search`` goes through one log, ``position_search`` through one of Kafka 0.7, and ``search`` through the
-partitions of a topic.
+``conditions`` choose records, ``bounds`` limit their offsets and times, and ``pieces`` divides a log into parts that
+are read at once, so that it can also be read from its end. ``keys`` finds the partitions and segments that may have
+given keys. ``partition_search`` searches one log, ``position_search`` one of Kafka 0.7, and ``search`` the partitions
+of a topic.
 """

@@ -1,4 +1,4 @@
-"""Bounds: the offsets and times between which records are searched for."""
+"""Bounds: the offsets and times between which a search finds records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
 
 
 def _offset_and_time(name: str, texts: list[str]) -> tuple[int | None, int | None]:
-    """Returns the offset and the time (ms) in ``texts``; None for what is missing."""
+    """Returns the offset and the time (ms) in ``texts``; None for a missing one."""
     offsets = [int(text) for text in texts if text.isascii() and text.isdecimal()]
     times = [_time_ms(name, text) for text in texts if not (text.isascii() and text.isdecimal())]
     if len(offsets) > 1 or len(times) > 1:

@@ -1,4 +1,4 @@
-"""Condition: which records a search wants, by key, value and headers; and the times at which it wants them."""
+"""Conditions on the records of a search: by key, value and headers, and by time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..reading.fetch import Timespan
 
 @dataclass(frozen=True)
 class Condition:
-    """A record is wanted if it satisfies all that is given; without anything, every record is.
+    """A record matches if it satisfies all given conditions; without any, every record matches.
 
     ``key``, ``key_prefix`` and ``value_contains`` are compared byte by byte; a null key or value satisfies none of
     them. Each of ``headers`` must be among the record's headers, with this name and value.
@@ -35,7 +35,7 @@ class Condition:
         return tuple(name for name, is_needed in needed.items() if is_needed)
 
     def rows(self, records: Records) -> Bools:
-        """Returns which of ``records`` are wanted; shape (n,)."""
+        """Returns which of ``records`` match; shape (n,)."""
         found = np.ones(len(records), dtype=np.bool_)
         for strings, wanted, how in (
             (records.keys, self.key, matching.EQUAL),
@@ -62,7 +62,7 @@ class TimedCondition:
         return self.condition.columns
 
     def rows(self, records: Records) -> Bools:
-        """Returns which of ``records`` are wanted; shape (n,)."""
+        """Returns which of ``records`` match; shape (n,)."""
         return self.times.holds(records.timestamps) & self.condition.rows(records)
 
 

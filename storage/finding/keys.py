@@ -1,4 +1,4 @@
-"""Where records with given keys may be: in which partitions, and in which parts of a log."""
+"""Finds where records with given keys may be: the partitions, and the parts of a log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .pieces import by_segment
 def partitions_of_keys(topic: TopicDescription, keys: Collection[bytes]) -> list[TopicPartition]:
     """Returns the partitions of a topic, ascending, where the Java producer puts records with these keys.
 
-    A directory that a broker filled may have only some of a topic's partitions, so there a key does not show its own,
-    and all that are there are returned.
+    A directory that a broker filled may have only some of a topic's partitions, so there a key does not determine its
+    partition, and all existing ones are returned.
     """
     if topic.known is not Known.ALL:
         return topic.topic_partitions
@@ -31,7 +31,7 @@ def partitions_of_keys(topic: TopicDescription, keys: Collection[bytes]) -> list
 
 @dataclass(frozen=True)
 class KeyChoice:
-    """Chooses the records that have one of some keys, compared byte by byte; none with a null key."""
+    """Chooses the records whose key is one of some keys, byte for byte; never one with a null key."""
 
     keys: tuple[bytes, ...]
 
@@ -50,8 +50,8 @@ class KeyChoice:
     def parts(self, reader: LogReader, start: int, end: int) -> Iterator[range]:
         """Yields the offsets from ``start`` up to ``end``, without those of segments that have none of the keys.
 
-        A closed segment is left out if a key filter that may be believed says so. Offsets outside of all segments are
-        kept, so that a read of the parts notices what is missing.
+        A closed segment is left out if its valid key filter excludes all keys. Offsets outside of all segments are
+        kept, so that a read of the parts notices missing records.
         """
         reached = start
         for passed in self._without(reader, start, end):

@@ -1,4 +1,4 @@
-"""PartitionSearch: searches one log, and reports what it could not read."""
+"""PartitionSearch: searches one log, and reports unreadable parts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PartitionSearch:
         self._reader.close()
 
     def found(self) -> Iterator[Records]:
-        """Yields the wanted records, in the order of offsets or, if the newest come first, against it."""
+        """Yields the matching records, by ascending offset or, with the newest first, descending."""
         self._report_missing_start()
         active = self._reader.segments.active.base_offset if self.segments else None
         for base_offset in reversed(self.segments) if self._newest_first else self.segments:
@@ -132,7 +132,7 @@ class PartitionSearch:
         self._report_deleted(offsets)
 
     def _asked(self, offsets: range, ask: Callable[[LogSegment], T], otherwise: T) -> T:
-        """Returns what ``ask`` returns for the segment with these offsets; ``otherwise`` if it is damaged or gone."""
+        """Returns the result of ``ask`` for the segment of these offsets; ``otherwise`` if it is damaged or deleted."""
         segment = self._reader.segments.floor(offsets.start)
         with suppress(CorruptionError, FileNotFoundError):
             return otherwise if segment is None else ask(segment)
@@ -148,7 +148,7 @@ class PartitionSearch:
             self._tell(None if skipped is None else range(skipped[0], skipped[1] + 1), "damaged", str(error))
 
     def _report_missing_start(self) -> None:
-        """Reports the offsets below the first that this log has, as far as they were asked for."""
+        """Reports the requested offsets below the first one that this log has."""
         lost, remote = self._reader.lost_start(), self._reader.remote
         below = range(self._start or 0, min(self._known_start, self._end))
         if lost is not None and lost.skipped_offsets is not None:
@@ -166,7 +166,7 @@ class PartitionSearch:
             self._tell(below, "deleted", "deleted from the log")
 
     def _report_deleted(self, offsets: range) -> None:
-        """Reports what was deleted since the search began, unless it was deleted after it was read."""
+        """Reports records that were deleted since the search began and before they were read."""
         start = self._reader.log_start_offset
         if start > max(self._known_start, offsets.start):
             self._tell(range(offsets.start, min(start, offsets.stop)), "deleted", "deleted while it was searched")

@@ -11,7 +11,7 @@ from ..errors import CorruptIndexError
 from ..reading.reader import LogReader
 from ..segment.writer import LogSegment
 
-PIECE_BYTES = 8 * 1024 * 1024  # of a segment that is read from its end; what is found in a piece is in memory
+PIECE_BYTES = 8 * 1024 * 1024  # of a segment read from its end; the matches of a piece are in memory
 
 
 def by_segment(reader: LogReader, start: int, end: int) -> dict[int, range]:

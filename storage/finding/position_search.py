@@ -63,7 +63,7 @@ class PositionSearch:
         self._reader.close()
 
     def found(self) -> Iterator[Records]:
-        """Yields the wanted messages as records, in order. What follows damage in a file is reported, not read."""
+        """Yields the matching messages as records, in order. The rest of a file after damage is reported, not read."""
         start = self._bounds.start
         if start is not None and start < self._reader.start:
             self._tell(range(start, self._reader.start), "deleted", "deleted from the log")

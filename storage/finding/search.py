@@ -32,9 +32,9 @@ class FoundRecords(NamedTuple):
 class Search:
     """Finds records of a topic, up to the ends that its logs have when the search is created.
 
-    Iterating yields what is found as it is found: partition by partition in the order of offsets or, with
-    ``newest_first``, from the ends of all logs at once, by time. Takes no lock and changes nothing. What cannot be
-    read, because it is damaged, was deleted, or is only in a broker's remote storage, is in :attr:`unsearched`, which
+    Iterating yields records as they are found: partition by partition in the order of offsets or, with
+    ``newest_first``, from the ends of all logs at once, by time. Takes no lock and changes nothing. Parts that cannot
+    be read, because they are damaged, deleted, or only in a broker's remote storage, are in :attr:`unsearched`, which
     is complete when the iteration has ended.
 
     A context manager that closes the logs; belongs to one thread.
@@ -56,11 +56,11 @@ class Search:
     ) -> None:
         """``partitions``: those to search; None: where the Java producer puts ``condition.key``, or all.
 
-        ``all_partitions``: all of them also for a key. ``report`` is called with each part that is not searched, when
-        that is known. ``starts``: offsets that replace the start of the bounds, such as the :attr:`ends` of an earlier
-        search, which this one then continues. With PositionTopics, searches a directory of Kafka 0.7, whose offsets
-        are positions; it has no times, and no keys that choose a partition. Raises UnknownTopicOrPartitionError and
-        InvalidConfigError.
+        ``all_partitions``: search all of them, even for a key. ``report`` is called with each part that is not
+        searched, when that is known. ``starts``: offsets that replace the start of the bounds, such as the :attr:`ends`
+        of an earlier search, which this one then continues. With PositionTopics, searches a directory of Kafka 0.7,
+        whose offsets are positions; it has no times, and no keys that choose a partition. Raises
+        UnknownTopicOrPartitionError and InvalidConfigError.
         """
         description, self._bounds = manager.topic(topic), bounds or Bounds()
         self._condition = condition
@@ -108,7 +108,7 @@ class Search:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """The offset up to which each partition is searched; of one that could not be opened, where it would begin."""
+        """The offset up to which each partition is searched; the start of the search if it could not be opened."""
         return {**self._starts, **{log.partition: log.end for log in self._logs}}
 
     def _report(self, part: Unsearched) -> None:

@@ -44,7 +44,7 @@ class StopReason(IntEnum):
     """Why a walk over batches stopped."""
 
     END = stop_reasons.END  # exactly after the last batch
-    TRUNCATED = stop_reasons.TRUNCATED  # what remains is shorter than a header, or than the batch that begins there
+    TRUNCATED = stop_reasons.TRUNCATED  # the rest is shorter than a header, or than the batch that begins there
     BAD_SIZE = stop_reasons.BAD_SIZE
     BAD_MAGIC = stop_reasons.BAD_MAGIC
     UNKNOWN_MAGIC = stop_reasons.UNKNOWN_MAGIC

@@ -38,7 +38,7 @@ class Walk(NamedTuple):
 class Walker:
     """Walks in plain Python until numba is imported, or until enough batches make importing it worthwhile.
 
-    Also while kernels are being compiled: plain Python in their place is slower, or waits for them.
+    This also applies while kernels are being compiled: their plain stand-ins are slower, or wait for them.
     """
 
     def __init__(self) -> None:

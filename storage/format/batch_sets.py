@@ -65,5 +65,5 @@ class BatchSet:
         return formats.decode(self.buffer, self.headers[rows], decompressed_bytes_max=limit).records
 
     def are_sound(self, rows: slice) -> Bools:
-        """Whether each of some batches has the checksum that its header says; shape (batches,)."""
+        """Whether each of some batches has the checksum in its header; shape (batches,)."""
         return formats.checksums_match(self.buffer, self.headers[rows])

@@ -8,15 +8,15 @@ from ..errors import UnsupportedCompressionTypeError
 from .constants import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Codec
 from .tables import BatchHeaders, Bytes, Records
 
-OVERFLOW = (-1).to_bytes(8, "big", signed=True) + (61).to_bytes(4, "big")  # how a batch begins that did not fit
+OVERFLOW = (-1).to_bytes(8, "big", signed=True) + (61).to_bytes(4, "big")  # the beginning of a batch that did not fit
 
 
 def to_older_format(buffer: Bytes, magic: int, first_offset: int, decompressed_bytes_max: int) -> bytes | None:
-    """Returns what a fetch found as message sets of ``magic`` 0 or 1; None if nothing in it is newer than that.
+    """Returns the result of a fetch as message sets of ``magic`` 0 or 1; None if none of it is newer than that.
 
     ``buffer`` begins with a batch, and may end within one, which is left out. Each batch is encoded with its own codec.
     Record headers and control batches are left out, and so are plain records below ``first_offset`` and batches with
-    none from it on. The result is as large as the buffer or as the first batch in it; what is more is cut off, perhaps
+    none from it on. The result is at most as large as the buffer or the first batch in it; the rest is cut off, perhaps
     within a batch. If not even the first batch is whole in the buffer, the result is the beginning of one: a client
     then asks for more bytes. The result is empty if no batch that is whole has a record from ``first_offset`` on.
 

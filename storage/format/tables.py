@@ -153,7 +153,7 @@ class BinaryColumn:
         return BinaryColumn(self.data, self.offsets[start : stop + 1], valid)
 
     def take(self, rows: Int64s) -> BinaryColumn:
-        """The strings with these indices, in the order of ``rows``, as a column of its own memory."""
+        """The strings with these indices, in the order of ``rows``, as a column with its own memory."""
         positions, offsets = _taken(self.offsets, rows)
         return BinaryColumn(self.data[positions], offsets, None if self.valid is None else self.valid[rows])
 
@@ -194,7 +194,7 @@ class HeadersColumn:
         return HeadersColumn(self.offsets[start : stop + 1], self.keys, self.values)
 
     def take(self, rows: Int64s) -> HeadersColumn:
-        """The headers of the records with these indices, in the order of ``rows``, as a column of its own memory."""
+        """The headers of the records with these indices, in the order of ``rows``, as a column with its own memory."""
         headers, offsets = _taken(self.offsets, rows)
         return HeadersColumn(offsets, self.keys.take(headers), self.values.take(headers))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Returns a number, which is not negative, in 7 bits per byte, the lowest first; more follow a byte above 127.
+    """Encodes a number from 0 on as Kafka's unsigned varint: 7 bits per byte, the lowest first.
 
-    That is Kafka's unsigned varint. A number that is not negative has twice itself as its zigzag varint.
+    More bytes follow a byte above 127.
+
+    The zigzag varint of such a number is the unsigned varint of its double.
     """
     if value < 0x80:
         return bytes((value,))

@@ -1,4 +1,4 @@
-"""Appends few records to a coordinator's log by plain numbers, and syncs several of its partitions at once."""
+"""Appends few records to a coordinator's log without tables, and syncs several of its partitions at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ SYNCS_AT_ONCE = 16  # of partitions
 
 
 def append_entries(log: Log, entries: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> AppendInfo:
-    """Appends records with keys and values, in one batch if they fit; not synced. Raises as :meth:`Log.append`."""
+    """Appends records with keys and values, in one batch if they fit; not synced.
+
+    Raises the errors of :meth:`Log.append`.
+    """
     config = log.context.config
     batch = v2.encode_small(entries, now_ms)
     if len(batch) > config.batch_size_max:
@@ -28,10 +31,10 @@ def append_entries(log: Log, entries: Sequence[tuple[bytes, bytes | None]], now_
 
 
 class SyncThreads:
-    """Threads that sync several logs at once. They are kept: to start them takes longer than a sync on a busy machine.
+    """Threads that sync several logs at once.
 
-    They begin at the first use and end when this is dropped. A process must not fork after that and use this in the
-    child.
+    They are kept, because starting them takes longer than a sync on a busy machine. They begin at the first use and end
+    when this is dropped. A process must not fork after that and use this in the child.
     """
 
     def __init__(self) -> None:

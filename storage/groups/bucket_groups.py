@@ -1,7 +1,7 @@
-"""BucketGroups: what a coordinator of groups reads and writes on an object store: offsets, by commits of the log.
+"""BucketGroups: the group records of a coordinator on an object store: offsets, in commits of the log.
 
-Commits have an offset with its metadata, and nothing else of a group. So its members are known to this object only:
-after a restart they join again. Times of commits are not kept either, so offsets do not expire.
+Commits have offsets with their metadata, and nothing else of a group. So members are known only to this object: after a
+restart they join again. Times of commits are not kept either, so offsets do not expire.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class BucketGroups:
         log = manager.bucket
         assert log is not None
         self._manager, self._log, self._transactions = manager, log, transactions
-        self._others: dict[GroupKey, GroupValue] = {}  # what commits have no place for: the members
+        self._others: dict[GroupKey, GroupValue] = {}  # the records that commits cannot hold: members
         self._is_looking = self._has_looked = False
 
     # Reading
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Asks the store once for all that is read within it, which must write nothing."""
+        """Within the block, all reads share one request to the store; nothing may be written there."""
         self._is_looking, self._has_looked = True, False
         try:
             yield
@@ -122,9 +122,9 @@ class BucketGroups:
     def write_transactional(self, writes: Sequence[TransactionalOffsets]) -> Sequence[Exception | None]:
         """Adds offsets to open transactions, by one commit for all; returns the error of each.
 
-        What is written later wins over them.
+        Later writes win over them.
         """
-        with ExitStack() as holding:  # the transaction that is checked is the one that gets the offsets
+        with ExitStack() as holding:  # the transaction must not change between the check and the write
             for producer in {each.producer.id for each in writes}:
                 holding.enter_context(self._transactions.held(producer))
             results = [_refusal_of(each) for each in writes]
@@ -147,7 +147,7 @@ def _partition_of(name: str) -> TopicPartition:
 
 
 def _refusal(changes: Changes) -> LogStoreError | None:
-    """Returns the error of what no commit can have."""
+    """Returns the error for offsets that no commit can have."""
     for change in changes:
         if isinstance(change, GroupChange) and isinstance(change.value, OffsetCommitValue) and change.value.offset < 0:
             return OffsetOutOfRangeError(f"group {change.key.group!r} cannot commit offset {change.value.offset}")
@@ -155,7 +155,7 @@ def _refusal(changes: Changes) -> LogStoreError | None:
 
 
 def _refusal_of(write: TransactionalOffsets) -> Exception | None:
-    """Returns why offsets cannot be added to a transaction: the error of its check, or of what no commit can have."""
+    """Returns the error that prevents adding offsets to a transaction: that of its check, or of invalid offsets."""
     try:
         write.check()
     except Exception as error:
@@ -192,5 +192,5 @@ def _add(found: Offsets, state: bucket.State, key: OffsetCommitKey, change: Grou
 
 
 def _kept(value: GroupValue | None) -> bucket.GroupOffset | None:
-    """Returns what a commit has of a value."""
+    """Returns the part of a value that a commit keeps."""
     return bucket.GroupOffset(value.offset, value.metadata) if isinstance(value, OffsetCommitValue) else None

@@ -4,9 +4,9 @@ Records of a transaction count once its commit marker is in the log; records aft
 two values of a key, the one with the greater offset counts, as in Kafka's coordinators. The partition is read once, and
 afterwards only what was appended; segments that compaction has replaced contain nothing new.
 
-A record that cannot be read stops only what it belongs to. Its key says what that is: a value that cannot be read makes
-the state of its key unknown, until a newer record of the key is written. If the key itself cannot be read, the record
-belongs to nothing: a state is found by its key, and no writer of a state writes such a key.
+An unreadable record only affects its own key: the state of the key is unknown until a newer record of the key is
+written. If the key itself is unreadable, the record affects nothing: a state is found by its key, and no writer of a
+state writes such a key.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class LatestByKey(Generic[K, V]):
         self._next_offset = 0
 
     def catch_up(self, log: Log | None = None) -> dict[K, V]:
-        """Reads what was appended since the last call; returns the current values, always in the same dict.
+        """Reads records appended since the last call; returns the current values, always in the same dict.
 
-        ``log``: of this partition, if the caller holds its lock; then no file is looked at if there is nothing new.
+        ``log``: of this partition, if the caller holds its lock; then no file is read if there is nothing new.
 
         Records that cannot be read are in ``unreadable`` and ``nameless``, and logged. Raises as
         :meth:`LogReader.read`. After an error, the next call reads the whole partition again.
@@ -99,7 +99,7 @@ class LatestByKey(Generic[K, V]):
         return self.values
 
     def has_all_of(self, log: Log) -> bool:
-        """Whether all that ``log`` has, which is of this partition, was read. Looks at no file."""
+        """Whether everything in ``log``, which is of this partition, was read. Reads no file."""
         return self._log is not None and self._log.ends_as(log)
 
     def _catch_up(self) -> None:
@@ -126,7 +126,7 @@ class LatestByKey(Generic[K, V]):
         """Adds records (key, value) that the caller has just appended, so that they need not be read from the log.
 
         They must not be part of a transaction. The caller must hold the log's lock, and must have called
-        :meth:`catch_up` under that lock before the append. ``decoded``: what the bytes decode to, if that is known.
+        :meth:`catch_up` under that lock before the append. ``decoded``: the decoded values, if known.
         """
         end_offset = where.last_offset + 1
         if self._log is None or not self._log.pass_over(where.first_offset, end_offset, where.size):
@@ -145,12 +145,12 @@ class LatestByKey(Generic[K, V]):
         found = []
         for changes in self._pending.values():
             for key_bytes in changes:
-                with suppress(InvalidRecordError):  # it is logged if its transaction is committed
+                with suppress(InvalidRecordError):  # logged later, if its transaction is committed
                     found.append(self._decode_key(key_bytes))
         return [key for key in found if key is not None]
 
     def _refresh(self, log: LogFollower) -> None:
-        """Reloads the log after a roll, a compaction or a truncation, and reads what is new.
+        """Reloads the log after a roll, a compaction or a truncation, and reads new records.
 
         Continues at the next offset if that is in the active segment, which is never compacted; otherwise reads the
         whole log again.

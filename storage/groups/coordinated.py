@@ -1,7 +1,7 @@
-"""CoordinatedGroups: what a coordinator of groups reads and writes in ``__consumer_offsets``.
+"""CoordinatedGroups: the group records of a coordinator in ``__consumer_offsets``.
 
-Other processes write there too: queries commit their progress, commands reset offsets. So nothing is kept here that the
-log does not confirm: every read first takes in what was appended since the last one.
+Other processes write there too: queries commit their progress, commands reset offsets. So every read first reads the
+records appended since the last one.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class CoordinatedGroups:
     def contents(
         self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
     ) -> dict[GroupKey, GroupValue]:
-        """As :meth:`GroupOffsets.contents`; cuts off what a power cut left damaged and nobody had synced.
+        """Like :meth:`GroupOffsets.contents`; cuts off damaged, never synced records that a power cut left.
 
-        ``partitions``: those to read, and no others; None: all.
+        ``partitions``: the only ones to read; None: all.
         """
         found: dict[GroupKey, GroupValue] = {}
         here = self._logs.here()
@@ -52,19 +52,19 @@ class CoordinatedGroups:
     def records(self, group: str) -> dict[GroupKey, GroupValue]:
         """Returns the current records of a group, in the order in which they must be deleted.
 
-        Those of open transactions are not among them. Raises as :meth:`offsets`.
+        Records of open transactions are not included. Raises the errors of :meth:`offsets`.
         """
         values = self._logs.named_to_write(group)
         return {key: values[key] for key in keys_of(group, values)}
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """As :meth:`CoordinatorLogs.one_look`."""
+        """Like :meth:`CoordinatorLogs.one_look`."""
         with self._logs.one_look():
             yield
 
     def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
-        """Returns the offsets that a group committed in the ``wanted`` partitions, as far as it did.
+        """Returns the offsets that a group has committed in the ``wanted`` partitions.
 
         Raises UnknownTopicOrPartitionError if the group's partition of ``__consumer_offsets`` is missing from the
         directory or cannot be determined, CorruptionError and InvalidRecordError if it is damaged, StorageError.
@@ -74,7 +74,10 @@ class CoordinatedGroups:
         return {each: value for each, value in found if isinstance(value, OffsetCommitValue)}
 
     def undecided(self, group: str) -> set[TopicPartition]:
-        """Returns the partitions in which open transactions committed offsets of a group. Raises as :meth:`offsets`."""
+        """Returns the partitions in which open transactions committed offsets of a group.
+
+        Raises the errors of :meth:`offsets`.
+        """
         partition = self._logs.partition_of(group)
         if partition is None:
             return set()
@@ -87,7 +90,7 @@ class CoordinatedGroups:
         return {TopicPartition(key.topic, key.partition) for key in keys}
 
     def partition_of(self, group: str) -> TopicPartition:
-        """As :meth:`GroupOffsets.partition_of`."""
+        """Like :meth:`GroupOffsets.partition_of`."""
         return self._logs.partition_to_write(group)
 
     def close(self) -> None:
@@ -101,7 +104,7 @@ class CoordinatedGroups:
 
         The error is GroupChangedError if a fence does not fit.
 
-        Those of one partition of ``__consumer_offsets`` share a batch and a sync. If the batch is refused, each item
+        Changes in one partition of ``__consumer_offsets`` share a batch and a sync. If the batch is refused, each item
         gets one of its own. After a failure of the disk, an item may be written although its error says that it failed.
         """
         results: list[LogStoreError | None] = [None] * len(writes)
@@ -178,7 +181,7 @@ class CoordinatedGroups:
                 batches = keyed_batches(entries, self.manager.clock.now_ms(), log.context.config)
                 log.append_transactional(batches, write.producer)
             log.sync_appended()
-        except Exception as error:  # of the disk, or ours: the others go on
+        except Exception as error:  # an error of the disk or a bug: the other partitions continue
             return error
         return None
 
@@ -213,7 +216,7 @@ def _check_fence(fence: GroupFence, found: GroupValue | None) -> None:
 
 
 def _state(value: GroupMetadataValue) -> tuple[object, ...]:
-    """Returns what differs whenever a group was stored, without the metadata of members, which may be large."""
+    """Returns a value that changes whenever a group is stored, without the metadata of members, which may be large."""
     members = [each.member_id for each in value.members]
     return value.generation, value.protocol, value.leader, value.current_state_timestamp, members
 

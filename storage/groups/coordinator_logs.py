@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _Look(Generic[K, V]):
-    """What was found in one look at the log; see :meth:`CoordinatorLogs.one_look`."""
+    """The values found within one :meth:`CoordinatorLogs.one_look`."""
 
     has_no_topic: bool = False
     seen: dict[int, Mapping[K, V] | LogStoreError] = field(default_factory=dict)  # by partition
@@ -64,7 +64,7 @@ class _Look(Generic[K, V]):
 class CoordinatorLogs(Generic[K, V]):
     """One coordinator's topic in a log directory.
 
-    The manager caches what was read, so that each call reads only newer records.
+    The manager caches values, so that each call reads only newer records.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class CoordinatorLogs(Generic[K, V]):
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Looks at the log once for all that is read within it, which must write nothing.
+        """Within the block, all reads share one read of the log; nothing may be written there.
 
         A client may name thousands of groups in one request, and most of them need not exist.
         """
@@ -123,11 +123,11 @@ class CoordinatorLogs(Generic[K, V]):
         return found
 
     def known_partition(self, name: str) -> int | None:
-        """Returns the partition of a name if it is known already; looks at nothing."""
+        """Returns the partition of a name if it is known already; reads nothing."""
         return self._homes.get(name)
 
     def _keep(self, name: str, partition: int) -> None:
-        """Caches the partition of a name; names come from clients, so what is kept of them is bounded."""
+        """Caches the partition of a name; clients choose the names, so the cache is bounded."""
         self._kept += len(name)
         if self._kept > KEPT_MAX:
             self._homes.clear()
@@ -135,7 +135,10 @@ class CoordinatorLogs(Generic[K, V]):
         self._homes[name] = partition
 
     def partition_to_write(self, name: str) -> TopicPartition:
-        """Returns the partition that holds a name; creates a missing topic. Raises as :meth:`partition_of`."""
+        """Returns the partition that holds a name; creates a missing topic.
+
+        Raises the errors of :meth:`partition_of`.
+        """
         partition = self.partition_of(name, create=True)
         assert partition is not None  # the topic exists now
         return TopicPartition(self.topic, partition)
@@ -190,8 +193,8 @@ class CoordinatorLogs(Generic[K, V]):
     def values(self, name: str) -> Mapping[K, V]:
         """Returns the current values in the partition that holds a name, including those of other names.
 
-        Empty if the topic does not exist. Raises as :meth:`partition_of` and :meth:`LatestByKey.catch_up`, and
-        InvalidRecordError if the value of a key of that name cannot be read: its state is unknown, and not missing.
+        Empty if the topic does not exist. Raises the errors of :meth:`partition_of` and :meth:`LatestByKey.catch_up`,
+        and InvalidRecordError if the value of a key of that name cannot be read: its state is unknown, and not missing.
         """
         partition = self.partition_of(name)
         return {} if partition is None else self._readable(partition, self._seen(partition, self._current), name)
@@ -200,7 +203,7 @@ class CoordinatorLogs(Generic[K, V]):
         return self.latest(partition).catch_up()
 
     def _seen(self, partition: int, read: Callable[[int], Mapping[K, V]]) -> Mapping[K, V]:
-        """Returns what ``read`` returns, or raises its error; reads a partition once in :meth:`one_look`."""
+        """Returns the result of ``read``, or raises its error; within :meth:`one_look`, reads a partition once."""
         if self._look is None:
             return read(partition)
         seen = self._look.seen
@@ -221,17 +224,17 @@ class CoordinatorLogs(Generic[K, V]):
         return values
 
     def values_to_write(self, name: str) -> Mapping[K, V]:
-        """As :meth:`values`, for a caller that writes to the partition.
+        """Like :meth:`values`, for a caller that writes to the partition.
 
         A power cut may leave a damaged batch before a sound one, both never synced. A reader refuses that, and the
-        caller must read before it writes. So the partition is opened as its writer opens it, which cuts off what was
-        never synced; damage to what was synced stays an error.
+        caller must read before it writes. So the partition is opened for writing, which cuts off records that were
+        never synced; damage to synced records stays an error.
         """
         partition = self.partition_of(name)
         return {} if partition is None else self._readable(partition, self.seen_to_write(partition), name)
 
     def named_to_write(self, name: str) -> Mapping[K, V]:
-        """Returns those of :meth:`values_to_write` that are of the name."""
+        """Returns the values of :meth:`values_to_write` that belong to the name."""
         values, partition = self.values_to_write(name), self.partition_of(name)
         if self._look is None or partition is None:
             return {key: value for key, value in values.items() if self._name_of(key) == name}
@@ -242,11 +245,11 @@ class CoordinatorLogs(Generic[K, V]):
         return self._look.named[partition].get(name, {})
 
     def seen_to_write(self, partition: int) -> Mapping[K, V]:
-        """As :meth:`current_to_write`, once in :meth:`one_look`."""
+        """Like :meth:`current_to_write`, once in :meth:`one_look`."""
         return self._seen(partition, self.current_to_write)
 
     def current_to_write(self, partition: int) -> Mapping[K, V]:
-        """As :meth:`values_to_write`, for a partition."""
+        """Like :meth:`values_to_write`, for a partition."""
         try:
             return self.latest(partition).catch_up()
         except CorruptionError:
@@ -258,7 +261,7 @@ class CoordinatorLogs(Generic[K, V]):
     def each(self, failures: list[LogStoreError] | None = None) -> Iterator[Mapping[K, V]]:
         """Yields the current values in each partition of the directory; :meth:`missing` describes other partitions.
 
-        Without those that cannot be read, which :meth:`unreadable` returns.
+        Leaves out unreadable records, which :meth:`unreadable` returns.
 
         Raises LogStoreError if a partition cannot be read; with ``failures``, adds the error to that list instead and
         continues with the next partition.
@@ -271,7 +274,7 @@ class CoordinatorLogs(Generic[K, V]):
                 yield values
 
     def unreadable(self, partitions: Iterable[int] | None = None) -> list[InvalidRecordError]:
-        """Returns the errors of records that cannot be read, in partitions as they were read last; None: in all."""
+        """Returns the errors of unreadable records in partitions, as of their last read; None: in all partitions."""
         latest = [self.latest(each) for each in (self.here() if partitions is None else partitions)]
         return [error for each in latest for error in (*each.unreadable.values(), *each.nameless)]
 

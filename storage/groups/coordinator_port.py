@@ -1,4 +1,4 @@
-"""GroupRecords: the interface of what a coordinator of groups reads and writes, wherever the log is."""
+"""GroupRecords: the interface to the records of a groups' coordinator, for a directory or an object store."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class GroupChange(NamedTuple):
 
     key: GroupKey
     value: GroupValue | None
-    only_if: GroupValue | None = None  # the key's value, without which nothing is written; None: written in any case
+    only_if: GroupValue | None = None  # write only if the key has this value; None: write in any case
 
 
 class GroupFence(NamedTuple):
-    """Refuses the changes beside it if another coordinator has stored the group since this one did."""
+    """Refuses the changes of its item if another coordinator has stored the group since this one did."""
 
     key: GroupMetadataKey | GroupRecordKey
-    expected: GroupMetadataValue | bytes | None  # as this coordinator read or stored it; a deleted record fits, too
+    expected: GroupMetadataValue | bytes | None  # last read or stored by this coordinator; a deleted record fits, too
 
 
 Changes = Sequence[GroupChange | GroupFence]
@@ -48,26 +48,29 @@ class GroupRecords(Protocol):
     def contents(
         self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
     ) -> dict[GroupKey, GroupValue]:
-        """As :meth:`GroupOffsets.contents`. ``partitions``: those to read, and no others; None: all."""
+        """Like :meth:`GroupOffsets.contents`. ``partitions``: the only ones to read; None: all."""
         ...
 
     def records(self, group: str) -> dict[GroupKey, GroupValue]:
         """Returns the current records of a group, in the order in which they must be deleted.
 
-        Those of open transactions are not among them. Raises as :meth:`offsets`.
+        Records of open transactions are not included. Raises the errors of :meth:`offsets`.
         """
         ...
 
     def one_look(self) -> AbstractContextManager[None]:
-        """Looks at the log once for all that is read within it, which must write nothing."""
+        """Within the block, all reads share one read of the log; nothing may be written there."""
         ...
 
     def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
-        """Returns the offsets that a group committed in the ``wanted`` partitions, as far as it did."""
+        """Returns the offsets that a group has committed in the ``wanted`` partitions."""
         ...
 
     def undecided(self, group: str) -> set[TopicPartition]:
-        """Returns the partitions in which open transactions committed offsets of a group. Raises as :meth:`offsets`."""
+        """Returns the partitions in which open transactions committed offsets of a group.
+
+        Raises the errors of :meth:`offsets`.
+        """
         ...
 
     def write(self, writes: Sequence[Changes]) -> Sequence[LogStoreError | None]:

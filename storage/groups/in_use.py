@@ -1,4 +1,4 @@
-"""GroupsInUse: which groups have members, between a coordinator and commands that change groups."""
+"""GroupsInUse: marks groups with members, so that commands do not change them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class NoLocks:
 class GroupsInUse:
     """The groups that this object uses: those with members at a coordinator, or one that a command changes.
 
-    Others that want to use a group are kept out, in this and in other processes, until it is given back or the process
-    ends. Two names could share a byte, of 2^62. For one thread.
+    No one else, in this or another process, can use such a group until it is released or the process ends. Names are
+    hashed to 2^62 bytes, so two may collide. For one thread.
     """
 
     def __init__(self, manager: LogManager) -> None:
@@ -36,9 +36,9 @@ class GroupsInUse:
         self._locks = manager.filesystem.byte_locks(manager.path(GROUPS_LOCK_FILE)) if is_local else NoLocks()
 
     def take(self, group: str, *, wait_ms: int = 0) -> bool:
-        """Begins to use a group; False if another does, and still does after ``wait_ms``.
+        """Begins to use a group; False if another still uses it after ``wait_ms``.
 
-        A coordinator gives a group back once it is stored that its last member has left.
+        A coordinator releases a group once the departure of its last member is stored.
         """
         for _ in range(0, wait_ms, LOOK_MS):
             if self._locks.take(_byte_of(group)):

@@ -1,6 +1,6 @@
 """The lag of groups: how many offsets are unread, as in ``kafka-consumer-groups``, and how old the oldest one is.
 
-Takes no locks. The lag in time comes from the timestamp of the first unread record, and is no estimate.
+Takes no locks. The lag in time is computed from the timestamp of the first unread record, not estimated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .offsets import CommittedOffset, GroupOffsets
 from .share_offsets import ShareOffsets
 from .states import GroupDescription, GroupMember, described_groups
 
-FIRST_RECORD_BYTES = 64 * 1024  # per read, to find a record: it is in the first batch unless that is aborted
+FIRST_RECORD_BYTES = 64 * 1024  # bytes per read, to find a record: it is in the first batch unless that is aborted
 
 
 class LogFigures(NamedTuple):
@@ -72,15 +72,15 @@ class ShareLag:
     """The lag of a share group in a partition."""
 
     group: str
-    topic: str  # its id, if no topic here has it
+    topic: str  # the name, or the topic's id if no topic here has this id
     partition: int
     start_offset: int | None
     log_end_offset: int | None
-    lag: int | None  # records that the group is not done with; None: unknown
+    lag: int | None  # records that the group has not finished; None: unknown
 
 
 class LogLooks:
-    """Opens logs of one directory repeatedly; each access after the first reads only what was appended since.
+    """Opens logs of one directory repeatedly; each access after the first reads only appended data.
 
     Belongs to the manager's thread. Keeps no files open between two accesses.
     """
@@ -158,11 +158,14 @@ class GroupLags:
         self._share_groups = ShareOffsets(manager)
 
     def groups(self, failures: list[LogStoreError] | None = None) -> list[GroupDescription]:
-        """Returns all groups, sorted by name. Raises as :meth:`GroupOffsets.contents`, which describes ``failures``."""
+        """Returns all groups, sorted by name.
+
+        Raises the errors of :meth:`GroupOffsets.contents`, which describes ``failures``.
+        """
         return described_groups(self._groups.contents(failures), self._topic_ids)
 
     def missing(self) -> str | None:
-        """As :meth:`GroupOffsets.missing`."""
+        """Like :meth:`GroupOffsets.missing`."""
         return self._groups.missing()
 
     def _topic_ids(self) -> dict[str, str]:
@@ -173,8 +176,8 @@ class GroupLags:
     def lags(self, group: GroupDescription, failures: list[LogStoreError] | None = None) -> list[PartitionLag]:
         """Returns a group's lag in each partition with a commit of the group or assigned to a member, in order.
 
-        Raises as :meth:`LogLooks.look`; with ``failures``, adds the error to that list instead, and the partition's
-        ``log`` and ``lag_ms`` are None.
+        Raises the errors of :meth:`LogLooks.look`; with ``failures``, adds the error to that list instead, and the
+        partition's ``log`` and ``lag_ms`` are None.
         """
         members = {topic_partition: member for member in group.members for topic_partition in member.partitions}
         there = {*self.looks.partitions()}
@@ -188,7 +191,10 @@ class GroupLags:
         return found
 
     def share_lags(self, group: GroupDescription, failures: list[LogStoreError] | None = None) -> list[ShareLag]:
-        """Returns a share group's lag in each partition with a state of the group, in order. Raises as :meth:`lags`."""
+        """Returns a share group's lag in each partition with a state of the group, in order.
+
+        Raises the errors of :meth:`lags`.
+        """
         there, topics = {*self.looks.partitions()}, self._topic_ids()
         found = []
         for (id_, partition), offset in self._share_groups.fetch(group.name, failures).items():

@@ -46,7 +46,7 @@ class CommittedOffset:
 class GroupOffsets:
     """The committed offsets in one log directory.
 
-    The manager caches what was read, so that each call reads only newer records.
+    The manager caches values, so that each call reads only newer records.
     """
 
     def __init__(self, manager: LogManager, *, partitions: int = INTERNAL_PARTITIONS) -> None:
@@ -57,13 +57,13 @@ class GroupOffsets:
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Returns the group's latest commits, by topic and partition; empty for a group without commits.
 
-        Reads what was written to the group's partition of ``__consumer_offsets`` since the last call. Raises
+        Reads records written to the group's partition of ``__consumer_offsets`` since the last call. Raises
         UnknownTopicOrPartitionError if that partition is missing from the directory or cannot be determined.
         """
         return offsets_of(self._logs.values(group)).get(group, {})
 
     def fetch_to_commit(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """As :meth:`fetch`, for a caller that commits: repairs what a power cut left, as a writer does.
+        """Like :meth:`fetch`, for a caller that commits: repairs the log after a power cut, as a writer does.
 
         See :meth:`CoordinatorLogs.values_to_write`.
         """
@@ -90,7 +90,7 @@ class GroupOffsets:
         return found
 
     def unreadable(self, partitions: Iterable[int] | None = None) -> list[InvalidRecordError]:
-        """As :meth:`CoordinatorLogs.unreadable`, after :meth:`contents`, or after :meth:`read`."""
+        """Like :meth:`CoordinatorLogs.unreadable`, after :meth:`contents`, or after :meth:`read`."""
         return self._logs.unreadable(partitions)
 
     def read(self, partition: int) -> None:
@@ -102,7 +102,7 @@ class GroupOffsets:
         self._logs.partition_of(group)
 
     def describe_partitions(self, count: int) -> TopicDescription:
-        """As :meth:`CoordinatorLogs.describe`, for ``__consumer_offsets``."""
+        """Like :meth:`CoordinatorLogs.describe`, for ``__consumer_offsets``."""
         return self._logs.describe(count)
 
     def missing(self) -> str | None:
@@ -112,7 +112,7 @@ class GroupOffsets:
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commits offsets of a group in one batch, so that all become visible or none; durable on return.
 
-        Raises as :meth:`partition_of`.
+        Raises the errors of :meth:`partition_of`.
         """
         if self.manager.bucket is not None:
             self._change(self.manager.bucket, {group: {key: kept_offset(each) for key, each in offsets.items()}})
@@ -124,7 +124,7 @@ class GroupOffsets:
         """Deletes a group, with its offsets and members, by tombstones; durable on return.
 
         Returns False if the group has no records. With ``offsets``, deletes only the commits for those partitions.
-        Raises as :meth:`fetch`.
+        Raises the errors of :meth:`fetch`.
         """
         keys = [key for key in keys_of(group, self._logs.values(group)) if _is_among(key, offsets)]
         if self.manager.bucket is not None:
@@ -136,7 +136,7 @@ class GroupOffsets:
         return bool(keys)
 
     def _delete_on_store(self, log: bucket.CommitLog, group: str, offsets: Collection[TopicPartition] | None) -> None:
-        """Deletes offsets, also those that open transactions have: they were written before."""
+        """Deletes offsets, also those in open transactions, which were written before this deletion."""
 
         def propose(state: bucket.State) -> bucket.OffsetsChange | None:
             there = state.groups.get(group, {}).keys() | bucket.undecided_offsets(state, group)

@@ -1,6 +1,6 @@
 """ShareOffsets: reads the progress of share groups from ``__share_group_state`` of Kafka 4's share coordinator.
 
-A snapshot of a partition's state is followed by updates, which contain what changed since the snapshot; after some
+A snapshot of a partition's state is followed by updates with the changes since the snapshot; after some
 hundred updates, the next snapshot has a larger epoch. A group may have finished with records above its start offset;
 the state has their number only.
 """
@@ -48,7 +48,7 @@ class ShareOffset(NamedTuple):
 
 
 class ShareOffsets:
-    """The progress of share groups in one log directory. The manager caches what was read."""
+    """The progress of share groups in one log directory. The manager caches values."""
 
     def __init__(self, manager: LogManager) -> None:
         self._logs: CoordinatorLogs[_Key, bytes] = CoordinatorLogs(

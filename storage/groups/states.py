@@ -46,7 +46,7 @@ class GroupDescription:
     """A group with its committed offsets and last members."""
 
     name: str
-    protocol_type: str  # consumer; empty if nobody ever joined the group, as with a streaming query
+    protocol_type: str  # consumer; empty if no member ever joined the group, as with a streaming query
     protocol: str  # the assignment strategy
     members: tuple[GroupMember, ...]
     offsets: Mapping[TopicPartition, CommittedOffset]

@@ -139,8 +139,8 @@ class _ProducerWalk:
     def _reaches(self, base_offset: int) -> bool:
         """Whether the producer state at ``base_offset`` is known from the log alone.
 
-        If not, at the first segment and after a missing or damaged one, loads the snapshot at ``base_offset``, which is
-        all that is known of earlier offsets.
+        If not, at the first segment and after a missing or damaged one, loads the snapshot at ``base_offset``, the only
+        source about earlier offsets.
         """
         first = self._first_base_offset
         state_end = self._producers.map_end_offset

@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True)
 class SegmentSurvey:
-    """What the log of one segment shows, and which of its indexes contradict it. Can be pickled."""
+    """The facts in the log of one segment, and the indexes that contradict them. Can be pickled."""
 
     base_offset: int
     next_offset: int  # after the last batch; the base offset if there is none
@@ -55,7 +55,7 @@ class SegmentSurvey:
 
 
 def survey_segment(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
-    """Reads one segment, an active one up to its size, and returns what its log shows, or its damage."""
+    """Reads one segment, an active one up to its size, and returns the facts in its log, or its damage."""
     try:
         return _survey(segment, is_active=is_active)
     except CorruptionError as error:

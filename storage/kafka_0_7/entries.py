@@ -1,4 +1,4 @@
-"""Entries: what the files, message sets and fetch answers of Kafka 0.7 consist of.
+"""Entries: the elements of the files, message sets and fetch answers of Kafka 0.7.
 
 An entry is the size of a message (4 bytes, big-endian) and the message. A message has, in this order: its magic (0 or
 1), for magic 1 its attributes, the CRC-32 of its payload, and the payload. The two lowest bits of the attributes are
@@ -44,7 +44,7 @@ NESTING_MAX = 32  # compressed sets in each other; real producers nest none
 class Message(NamedTuple):
     """A message as a consumer of 0.7 gets it."""
 
-    position: int  # of its entry in the log; of the entry of the outermost compressed message that contains it
+    position: int  # position of its entry in the log; for a nested message, that of the outermost compressed message
     next_position: int  # where to read on: ``position`` again for a message in a set that has more of them
     magic: int
     payload: bytes
@@ -131,7 +131,7 @@ class Entries:
             self.refuse_rest()
 
     def check_as_set(self) -> None:
-        """Checks what a reader of 0.7 checks in a message set: an incomplete last message is passed over.
+        """Checks what a reader of 0.7 checks in a message set: an incomplete last message is skipped.
 
         Raises CorruptRecordError, with its position, for a wrong checksum, for a size or a magic that no message has,
         and if the first message is incomplete.
@@ -142,7 +142,7 @@ class Entries:
             self.refuse_rest()
 
     def refuse_rest(self) -> NoReturn:
-        """Raises CorruptRecordError for what follows the last whole entry."""
+        """Raises CorruptRecordError for bytes after the last whole entry."""
         head = self.buffer[self.stop : self.stop + HEAD_BYTES].tobytes()
         error = why_no_entry(head, len(self.buffer) - self.stop)[1]
         raise type(error)(error.reason, position=self.stop)
@@ -241,7 +241,7 @@ def messages_in(
 ) -> Iterator[Message]:
     """Yields the messages in ``data``, which begins at ``position`` of its log, as a consumer of 0.7 does.
 
-    An incomplete last message is passed over. Raises CorruptRecordError and its subclasses, and InvalidRecordError,
+    An incomplete last message is skipped. Raises CorruptRecordError and its subclasses, and InvalidRecordError,
     with the position in the log, after the messages before it: for damage, and if not even one message is complete,
     which then is larger than ``data`` or damaged.
     """
@@ -301,10 +301,10 @@ def checked_set(
 ) -> MessageSet:
     """Returns the whole messages in ``data``, without an incomplete last one, as 0.7.2 does before an append.
 
-    Raises RecordTooLargeError for a payload, as it is in the set, above ``payload_max`` bytes before anything that is
-    wrong. Raises CorruptRecordError for a set whose first message is incomplete, a wrong checksum, and a size or magic
-    that no message has; InvalidRecordError for a compressed message that cannot be read, or holds more than ``limit``
-    bytes. Positions in errors count from the beginning of ``data``.
+    Raises RecordTooLargeError for a stored payload above ``payload_max`` bytes, before any other error. Raises
+    CorruptRecordError for a set whose first message is incomplete, a wrong checksum, and a size or magic that no
+    message has; InvalidRecordError for a compressed message that cannot be read, or holds more than ``limit`` bytes.
+    Positions in errors count from the beginning of ``data``.
     """
     entries = Entries.of(as_buffer(data))
     payload_sizes = entries.ends[: entries.sound] - entries.payloads[: entries.sound]

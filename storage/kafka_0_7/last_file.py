@@ -1,10 +1,8 @@
-"""The end of the last file: what a crash left there, for a writer that recovers and for readers.
+"""The end of the last file after a crash, for a writer that recovers and for readers.
 
-A writer recovers a log that was not closed in order: like Kafka 0.7.2, it cuts the last file behind its last good
-message. It does not decompress, and keeps whatever has the right checksum: what reached the file before a crash is
-there after it, even if nobody had synced it.
-
-A reader changes nothing: it passes over an unfinished write and reports damage. No checksum covers the size of an
+A writer recovers a log that was not closed in order: like Kafka 0.7.2, it cuts the last file after its last good
+message. It does not decompress, and keeps every message with the right checksum, even one that was not synced before
+the crash. A reader changes nothing: it skips an unfinished write and reports damage. No checksum covers the size of an
 entry. An entry that reaches beyond the end of the file is therefore an unfinished write only if no sound message
 follows it: otherwise its size is damaged, and the messages after it would be lost in silence.
 """
@@ -29,19 +27,19 @@ logger = logging.getLogger(__name__)
 
 NOT_OURS = (stop_reasons.UNKNOWN_MAGIC, stop_reasons.NO_CHECKSUM)
 SEARCH_BYTES = 1 << 20
-CHECKED_BYTES_MAX = 256 << 20  # checksums are computed over so many bytes; then the rest counts as damaged
+CHECKED_BYTES_MAX = 256 << 20  # limit of bytes for checksums; beyond it, the rest counts as damaged
 
 
 class Recovered(NamedTuple):
-    """What recovery found in the last file."""
+    """The result of recovering the last file."""
 
     size: int  # of its messages
-    cut_bytes: int  # after them, which are gone
-    reason: str | None  # why they were cut off; None: nothing was
+    cut_bytes: int  # the bytes after them, which are gone
+    reason: str | None  # why they were cut off; None: nothing was cut off
 
 
 def recover(file: File) -> Recovered:
-    """Cuts the file, which is open to write, behind its last good message, and syncs it; logs what was cut.
+    """Cuts the file, which is open for writing, after its last good message, and syncs it; logs the cut.
 
     If the process is killed, the file is cut or not; another recovery ends the same. Raises UnsupportedMagicError or
     CorruptRecordError, and changes nothing, for a whole message of another magic, or of magic 1 without its checksum:
@@ -50,7 +48,7 @@ def recover(file: File) -> Recovered:
     size = file.size()
     rest = _first_bad(file, size)
     if rest.error is None:
-        file.sync()  # readers are about to see what a killed process may not have synced
+        file.sync()  # readers will see messages that a killed process may not have synced
         return Recovered(size, 0, None)
     if rest.reason in NOT_OURS:
         raise rest.error
@@ -64,7 +62,7 @@ def recover(file: File) -> Recovered:
 
 
 def _first_bad(file: File, size: int) -> Rest:
-    """Returns what follows the good messages at the beginning of the file."""
+    """Returns the rest of the file after the good messages at its beginning."""
     stop = 0
     for window in windows(file, 0, size):
         try:
@@ -79,7 +77,7 @@ def _first_bad(file: File, size: int) -> Rest:
 def warn_of_bad_end(file: File) -> None:
     """Logs a warning if a file that was closed in order does not end with a whole message; checks no checksums.
 
-    0.7.2 does not look, and appends behind such bytes, where no consumer gets to.
+    0.7.2 does not check, and appends after such bytes, where no consumer reads.
     """
     size = file.size()
     rest = rest_after(file, end_of(windows(file, 0, size), 0), size)
@@ -92,7 +90,7 @@ def warn_of_bad_end(file: File) -> None:
 
 
 def check_tail(file: File, stop: int, end: int) -> None:
-    """Checks what follows the last whole entry of the last file of a log: nothing, or an unfinished write.
+    """Checks that nothing, or only an unfinished write, follows the last whole entry of a log's last file.
 
     Logs a warning for an unfinished write: zeros, or an incomplete entry that no sound message follows. Raises
     CorruptRecordError, with path and position, for anything else.
@@ -112,14 +110,14 @@ def check_tail(file: File, stop: int, end: int) -> None:
 
 
 def is_unfinished(file: File, rest: Rest, end: int) -> bool:
-    """Whether what follows the whole entries up to ``end`` is an unfinished write rather than damage."""
+    """Whether the bytes after the whole entries, up to ``end``, are an unfinished write rather than damage."""
     if is_zero(file, rest.position, end):
         return True
     return rest.reason == stop_reasons.TRUNCATED and not _has_sound(file, rest.position + 1, end)
 
 
 def _has_sound(file: File, start: int, end: int) -> bool:
-    """Whether a message with a right checksum begins after ``start``, or so much looks like one that it may."""
+    """Whether a message with a right checksum begins after ``start``; True also if there is too much to check."""
     checked = 0
     while end - start > ENTRY_BYTES_MIN:
         buffer = as_buffer(file.read(start, min(SEARCH_BYTES, end - start)))
@@ -134,7 +132,7 @@ def _has_sound(file: File, start: int, end: int) -> bool:
 
 
 def _candidates(buffer: Bytes, room: int) -> list[tuple[int, int]]:
-    """Returns where a message with a payload may begin in ``buffer``, and its size; ``room``: bytes in the file."""
+    """Returns possible starts of messages with a payload in ``buffer``, and their sizes; ``room``: the file's bytes."""
     count = max(len(buffer) - ENTRY_BYTES_MIN, 0)
     sizes: Int64s = sum(
         (buffer[byte : byte + count].astype(np.int64) << 8 * (3 - byte) for byte in range(4)),

@@ -24,7 +24,7 @@ from .settings import PositionLogSettings
 
 
 class Appended(NamedTuple):
-    """Where a set was written. It is durable, and visible to readers, once the log was synced."""
+    """The position of a written set. The set is durable, and visible to readers, once the log is synced."""
 
     position: int  # of its first entry
     end: int  # behind its last
@@ -32,7 +32,7 @@ class Appended(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Bytes of one segment: what a fetch returns."""
+    """Bytes of one segment, for the answer to a fetch."""
 
     segment: Segment | None  # None: no bytes, at the end of the log
     position: int  # in the segment's file
@@ -58,8 +58,9 @@ class PositionLog:
     ) -> None:
         """Opens the partition in ``directory``, which is created if missing, at position 0 if it has no segment.
 
-        ``recovers``: the log was not closed in order, so its last file is cut behind its last good message. Raises
-        NotALogDirError or MissingSegmentError for files that are no log, and what :func:`.last_file.recover` raises.
+        ``recovers``: the log was not closed in order, so its last file is cut after its last good message. Raises
+        NotALogDirError or MissingSegmentError for files that are not a log, and the errors of
+        :func:`.last_file.recover`.
         """
         self.directory, self.topic, self.settings = directory, topic, settings
         self._filesystem, self._clock = filesystem, clock
@@ -89,7 +90,7 @@ class PositionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The segments of this moment, the active one last."""
+        """The current segments, the active one last."""
         return self._segments
 
     @property
@@ -99,7 +100,7 @@ class PositionLog:
 
     @property
     def end(self) -> int:
-        """The position behind what was synced; readers see what is before it."""
+        """The position after the synced messages; readers see only those before it."""
         return self._segments[-1].end
 
     @property
@@ -123,8 +124,8 @@ class PositionLog:
         """Writes the whole messages of a set, and syncs the log if ``log.flush.interval`` messages are not synced yet.
 
         Before that, a file above ``log.file.size`` is closed and a new one begun, even for an empty set. After a crash
-        the file may end with a part of the set. Raises what :func:`.entries.checked_set` raises, and writes
-        nothing then; raises StorageError if the disk fails, now or earlier: the log must be opened again.
+        the file may end with a part of the set. Raises the errors of :func:`.entries.checked_set`, with nothing
+        written; raises StorageError if the disk fails, or has failed earlier: the log must be opened again.
         """
         message_set = checked_set(data, self.settings.max_message_size, self.settings.max_decompressed_bytes)
         with self._writing():
@@ -141,7 +142,7 @@ class PositionLog:
             return Appended(position, segment.start + segment.size, message_set.messages)
 
     def sync(self) -> None:
-        """Makes everything durable that was appended, and visible. Raises StorageError if the disk fails."""
+        """Makes all appended messages durable and visible. Raises StorageError if the disk fails."""
         with self._writing():
             self._sync()
 
@@ -160,7 +161,7 @@ class PositionLog:
         self._unsynced_messages = 0
 
     def _roll(self) -> None:
-        """Begins a new segment, after a sync: the name of a segment says where the one before it ends."""
+        """Begins a new segment, after a sync, because a segment's name states the end of the previous one."""
         self._sync()
         self._segments = (*self._segments, self._created(self._segments[-1].end))
 
@@ -182,8 +183,8 @@ class PositionLog:
     def read(self, position: int, length: int) -> Chunk:
         """Returns up to ``length`` bytes from ``position`` on, all of one segment; none at the end of the log.
 
-        ``position`` is not checked to be that of an entry, and the chunk may end inside one. A negative ``length``
-        stays what it is. Raises OffsetOutOfRangeError for a position before the log's start or after its end.
+        It is not checked that an entry begins at ``position``, and the chunk may end inside one. A negative ``length``
+        is kept in the result. Raises OffsetOutOfRangeError for a position before the log's start or after its end.
         """
         segment = segment_at(self._segments, position)
         if segment is None:
@@ -228,7 +229,7 @@ class PositionLog:
             return [each.path for each in deleted]
 
     def _keep_end(self) -> int:
-        """Lets the log keep its end when all segments go; returns how many of them stay."""
+        """Keeps the log's end if all segments would be deleted; returns how many segments stay."""
         if self._segments[-1].size:
             self._roll()
             return 0
@@ -236,7 +237,7 @@ class PositionLog:
         return 1
 
     def close(self) -> None:
-        """Syncs what was appended, and closes the files. Raises StorageError if that fails."""
+        """Syncs appended messages, and closes the files. Raises StorageError if that fails."""
         try:
             if self._failure is None:
                 self.sync()

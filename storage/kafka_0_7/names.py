@@ -8,7 +8,7 @@ from ..config import INT64_MAX
 from ..errors import InvalidTopicError, NotALogDirError
 
 SUFFIX = ".kafka"
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"  # its directory was closed in order; there only while nobody writes
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"  # the directory was closed in order; missing while a process writes
 LOCK_FILE = ".lock"
 TOPIC_LENGTH_MAX = 255  # UTF-16 units
 

@@ -1,4 +1,4 @@
-"""Positions before a time: 0.7 knows no time of a message, only when each file was last changed."""
+"""Positions before a time: 0.7 stores no times of messages, so the times of files' last changes are used."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def offsets_before(times: Sequence[tuple[int, int]], time_ms: int, count: int) -
 
 
 def offsets_without_log(time_ms: int) -> list[int]:
-    """Returns what 0.7 answers for a partition that has no log yet: [0] for the latest and the earliest."""
+    """Returns 0.7's answer for a partition without a log: [0] for the latest and the earliest."""
     return [0] if time_ms in (LATEST, EARLIEST) else []

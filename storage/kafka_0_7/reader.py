@@ -17,17 +17,20 @@ from .last_file import check_tail
 from .records import records_of
 from .segments import Segment, Window, end_of, open_segments, rest_after, segment_at, windows
 
-TRIES = 10  # to list and open the files of a log whose first ones are being deleted
+TRIES = 10  # attempts to list and open the files of a log whose first ones are being deleted
 
 
 class PositionLogReader:
     """The files of a partition as they were when it was opened; files that are deleted later can still be read.
 
-    What a running writer has not synced yet counts as well: only the writer knows it.
+    Messages that a running writer has not synced yet count as well, because only the writer knows which these are.
     """
 
     def __init__(self, directory: str, filesystem: FileSystem | None = None) -> None:
-        """Opens the partition in ``directory``. Raises NotALogDirError and MissingSegmentError for what is no log."""
+        """Opens the partition in ``directory``.
+
+        Raises NotALogDirError and MissingSegmentError if the files are not a log.
+        """
         self.directory = directory
         self._filesystem = filesystem or LocalFileSystem()
         self._segments = _opened(self._filesystem, directory)
@@ -39,14 +42,14 @@ class PositionLogReader:
 
     @cached_property
     def end(self) -> int:
-        """The position behind the last whole message, which is found by reading the last file.
+        """The position after the last whole message, found by reading the last file.
 
         Logs a warning if an unfinished write follows. Raises CorruptRecordError if damage does.
         """
         return self.end_after(self.start)
 
     def end_after(self, position: int) -> int:
-        """Returns the same as :attr:`end`, but reads only what follows ``position``, which is that of an entry.
+        """Returns the same as :attr:`end`, but reads only from ``position`` on, where an entry must begin.
 
         Raises OffsetOutOfRangeError for a position outside the log.
         """
@@ -66,7 +69,7 @@ class PositionLogReader:
     def modified_ms(self, start: int) -> int:
         """Returns the time of the last change of the file that begins at ``start``, in ms since the epoch.
 
-        It is all that 0.7 knows of time. Raises SegmentRemovedError if the file is gone.
+        It is the only time that 0.7 stores. Raises SegmentRemovedError if the file was removed.
         """
         segment = next(each for each in self._segments if each.start == start)
         status = self._filesystem.status(segment.path)
@@ -108,7 +111,7 @@ class PositionLogReader:
         ``start`` is the position of an entry (:meth:`check_start`). See :func:`.records.records_of` for their form and
         for ``columns`` and ``limit``. Raises OffsetOutOfRangeError for a start outside the log; CorruptRecordError and
         InvalidRecordError, with path and position, for damage, after the records before it. An unfinished write at the
-        end of the log is passed over, with a warning.
+        end of the log is skipped, with a warning.
         """
         segment = self._segment_at(start)
         chosen = [] if segment is None else self._segments[self._segments.index(segment) :]

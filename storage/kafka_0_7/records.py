@@ -12,7 +12,7 @@ from ..format.tables import BinaryColumn, Bytes, Int64s, Records
 from ..kernels import frozen, memory
 from .entries import Entries, Part
 
-TABLE_BYTES = 16 << 20  # of payloads in one table, but for a single compressed message
+TABLE_BYTES = 16 << 20  # limit of payloads in one table; a single compressed message may have more
 
 
 def records_of(
@@ -20,7 +20,7 @@ def records_of(
 ) -> Iterator[Records]:
     """Yields the messages in ``entries`` as records, those in a compressed message with the position of that message.
 
-    ``position``: in the log, of the buffer of the entries. ``columns``: ``key`` and ``value`` are built if they are
+    ``position``: that of the entries' buffer in the log. ``columns``: ``key`` and ``value`` are built if they are
     named. ``limit``: bytes that one compressed message may hold. Raises InvalidRecordError, with its position in the
     buffer, for a compressed message that cannot be read, after the records before it.
     """

@@ -1,4 +1,4 @@
-"""Retention of a log of 0.7: its first files go by the time of their last change, then by the size that remains."""
+"""Retention of a log of 0.7: deletes its first files by the time of their last change, then by size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .log import PositionLog
 
 
 def retain(log: PositionLog, clock: Clock) -> list[str]:
-    """Deletes the files that the settings let go, and returns their paths (LogManager.cleanupLogs of 0.7.2)."""
+    """Deletes the files that the settings do not keep, and returns their paths (LogManager.cleanupLogs of 0.7.2)."""
     return [*_expired(log, clock), *_above_size(log)]
 
 

@@ -1,4 +1,4 @@
-"""Segments: the ``.kafka`` files of a partition, which must join without a gap, and the windows that they are read by.
+"""Segments: the ``.kafka`` files of a partition, which must join without a gap, and the windows in which they are read.
 
 A file holds entries and nothing else. Its name is the position of its first entry among all that were ever appended,
 so the position in the file is the position in the log less the start of the file.
@@ -28,7 +28,7 @@ class Segment:
     file: File
     start: int  # position in the log of its first byte
     size: int  # bytes that were written
-    visible: int  # bytes that readers see; the rest was not synced yet
+    visible: int  # bytes that readers see; the rest is not synced yet
 
     @property
     def path(self) -> str:
@@ -36,7 +36,7 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The position in the log behind what readers see."""
+        """The position in the log after the last byte that readers see."""
         return self.start + self.visible
 
 
@@ -48,15 +48,15 @@ class Window(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The position in the file behind the last entry."""
+        """The position in the file after the last entry."""
         return self.position + self.entries.stop
 
 
 class Rest(NamedTuple):
-    """What follows the last whole entry of a file."""
+    """The rest of a file after its last whole entry."""
 
     position: int  # in the file
-    error: CorruptionError | None  # why it is no entry, with path and position; None: nothing follows
+    error: CorruptionError | None  # why it is not an entry, with path and position; None: nothing follows
     reason: int  # the same, of ``stop_reasons``
 
 
@@ -123,8 +123,8 @@ def segment_at(segments: Sequence[Segment], position: int) -> Segment | None:
 def windows(file: File, start: int, end: int) -> Iterator[Window]:
     """Yields the whole entries between two positions of a file. Checks their sizes and magics, not their checksums.
 
-    An entry is read whole, however large it is: at most the rest of the file. :func:`rest_after` tells what follows the
-    last one.
+    An entry is read whole, however large it is: at most the rest of the file. :func:`rest_after` returns the bytes
+    after the last one.
     """
     wanted = WINDOW_BYTES
     while start < end:
@@ -141,7 +141,7 @@ def windows(file: File, start: int, end: int) -> Iterator[Window]:
 
 
 def end_of(found: Iterable[Window], start: int) -> int:
-    """Returns the position behind the last entry of windows that begin at ``start``."""
+    """Returns the position after the last entry of windows that begin at ``start``."""
     stop = start
     for window in found:
         stop = window.stop
@@ -154,7 +154,7 @@ def _size_at(file: File, position: int) -> int:
 
 
 def rest_after(file: File, stop: int, end: int) -> Rest:
-    """Returns what the file has between the whole entries, which stop at ``stop``, and ``end``."""
+    """Returns the part of the file between the whole entries, which stop at ``stop``, and ``end``."""
     if stop == end:
         return Rest(stop, None, stop_reasons.END)
     reason, error = why_no_entry(bytes(file.read(stop, min(HEAD_BYTES, end - stop))), end - stop)

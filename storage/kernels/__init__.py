@@ -29,17 +29,17 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 Bytes = npt.NDArray[np.uint8]
 
-PLAIN_BYTES_MAX = 4 << 20  # of the arrays given to a kernel; plain Python takes half a second for records of 100 bytes
-TRIES_MAX = 5  # of compiling and importing, if it fails for another reason than the system's limits
+PLAIN_BYTES_MAX = 4 << 20  # of a plain kernel's arrays: half a second for records of 100 bytes
+TRIES_MAX = 5  # attempts to compile and import, unless the system's limits are the reason for a failure
 _IN_PLAIN = "canonical memory murmur2 records scan streams varint writing"  # plain Python can stand in for these
-_WITH_NUMBA = frozenset(f"{__name__}.{module}" for module in (*_IN_PLAIN.split(), "compiling"))  # that import it
+_WITH_NUMBA = frozenset(f"{__name__}.{module}" for module in (*_IN_PLAIN.split(), "compiling"))  # these import numba
 
 
 class Running(Protocol):
     """A thread."""
 
     def is_alive(self) -> bool:
-        """Whether it runs; False in a forked child, which lacks it."""
+        """Whether the thread runs; False in a forked child, which lacks it."""
         ...
 
 
@@ -62,7 +62,7 @@ class _Compiling:
 
     @property
     def is_going_on(self) -> bool:
-        """False in a forked child too, which lacks the thread: it compiles what it uses."""
+        """Whether compilation is in progress; False in a forked child, which lacks the thread and compiles on use."""
         if not self._is_begun or self._done.is_set():  # as after a minute, for each batch
             return False
         return self._thread is None or self._thread.is_alive()
@@ -75,15 +75,15 @@ class _Compiling:
     def _run(self, compile_all: Callable[[], None], load: Callable[[], None]) -> None:
         """Compiles and imports, unless that is done, then loads. After an error it may be called again.
 
-        Where it fails each time, the kernels' users import them, and get the error.
+        If it always fails, users of the kernels import them, and get the error.
         """
         self._tries += 1
         if not self._done.is_set():
             try:
                 compile_all()
-                for module in _IN_PLAIN.split():  # with numba, which no thread that others wait for is to import
+                for module in _IN_PLAIN.split():  # with numba, which no thread that others wait for may import
                     import_module(f"{__name__}.{module}")
-            except OSError:  # such as no descriptor: plain Python goes on until there is one
+            except OSError:  # such as no free descriptor; plain Python is used until there is one
                 _forget_imports()
                 raise
             except BaseException:
@@ -96,7 +96,7 @@ class _Compiling:
 
 
 def _forget_imports() -> None:
-    """Removes modules of which some could not be imported: half of a package would stay, and fail at each use."""
+    """Removes the modules of a failed import; otherwise half of a package would stay, and fail at each use."""
     for name in list(sys.modules):
         if name in _WITH_NUMBA or name.partition(".")[0] in ("numba", "llvmlite"):
             del sys.modules[name]
@@ -116,7 +116,7 @@ class OnUse(ModuleType):
         return value
 
     def _before_compiled(self, name: str) -> Any:
-        if name.startswith("_"):  # of a tool that looks through all modules, which must not wait
+        if name.startswith("_"):  # a tool that inspects all modules must not wait
             raise AttributeError(name)
         package, _, module = self.__name__.rpartition(".")
         if module not in _IN_PLAIN.split():
@@ -144,7 +144,7 @@ def _sizes(arguments: Iterable[Any]) -> Iterable[int]:
 
 
 def _number(found: Any) -> Any:
-    """Returns a number as compiled kernels do: as Python's."""
+    """Converts a number to Python's, as compiled kernels return it."""
     return found.item() if isinstance(found, np.generic) else found
 
 
@@ -172,7 +172,7 @@ def are_imported() -> bool:
 
 
 def are_being_compiled() -> bool:
-    """Whether kernels run as plain Python, or wait, until they are compiled: best not in a thread of many clients."""
+    """Whether kernels still run as plain Python, or wait to be compiled; avoid them in a thread of many clients."""
     return _compiling.is_going_on
 
 

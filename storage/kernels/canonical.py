@@ -57,8 +57,8 @@ def survey(
     """Reads canonical records with the offset deltas ``first``, ``first + 1``, … up to ``count - 1``.
 
     Returns the position and the index of the first record in ``source[start:stop]`` that is not canonical or not whole:
-    ``stop`` and ``count`` if all are fine and nothing follows. For those before, also returns the largest timestamp,
-    the smallest one other than -1 (``LATEST`` if there is none), and the number of records without a key.
+    ``stop`` and ``count`` if all are fine and nothing follows. For the records before, also returns the largest
+    timestamp, the smallest one other than -1 (``LATEST`` if there is none), and the number of records without a key.
     """
     at, largest, smallest, keyless = start, np.int64(EARLIEST), np.int64(LATEST), np.int64(0)
     for i in range(first, count):

@@ -43,7 +43,7 @@ SPAN_FIELDS = 3
 # Columns of the table of batches to copy.
 FIRST_ROW = 0  # index in the rows of the batch's first record
 STOP_ROW = 1  # index after its last record, above FIRST_ROW
-NEW_BASE_TIMESTAMP = 2  # or OF_FIRST
+NEW_BASE_TIMESTAMP = 2  # a timestamp, or OF_FIRST
 PLAN_FIELDS = 3
 
 OF_FIRST = -(2**63)

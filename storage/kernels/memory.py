@@ -37,7 +37,7 @@ else:
 
     @intrinsic
     def append_blocks(_context: Any, target: Any, to: Any, source: Any, start: Any, size: Any) -> Any:
-        """As ``copy_bytes``, but may overwrite up to ``BLOCK_BYTES`` after the end, which both arrays must have.
+        """Like ``copy_bytes``, but may overwrite up to ``BLOCK_BYTES`` after the end, which both arrays must have.
 
         For strings written one after the other: takes half the time of a memcpy call. Copies a block even for an empty
         string, since testing for that first takes longer.
@@ -93,7 +93,7 @@ def put_rows(target: Bytes, positions: npt.NDArray[np.int64], rows: npt.NDArray[
 
 @jit
 def gather(source: Bytes, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], target: Bytes, to: int) -> int:
-    """Copy ``source[start:stop]`` for each pair to ``target``, one behind the other from ``to`` on.
+    """Copy ``source[start:stop]`` for each pair to ``target``, one after the other from ``to`` on.
 
     ``target`` has room for them. Returns the position in ``target`` after the last.
     """

@@ -24,8 +24,8 @@ Int32s = npt.NDArray[np.int32]
 Strings = tuple[Bytes, Int32s, npt.NDArray[np.bool_]]  # data, offsets, valid
 
 # Columns of a table of batches, one row per batch.
-START = 0  # of the records in the source
-STOP = 1  # end of the records
+START = 0  # where the records begin in the source
+STOP = 1  # where the records end
 BASE_OFFSET = 2
 BASE_TIMESTAMP = 3
 FIXED_TIMESTAMP = 4  # of every record, if TIMESTAMP_TYPE is 1
@@ -64,7 +64,7 @@ NO_ROOM = 10  # not an error of the record: the array for keys or the one for va
 
 
 class Columns(NamedTuple):
-    """Arrays that the loops fill. Those of a column that is not wanted may have any length and are not touched.
+    """Arrays that the loops fill. Arrays of a column that is not requested may have any length and are not touched.
 
     Validity arrays must be True initially. Key and value data have ``BLOCK_BYTES`` at the end that stay unused.
     """
@@ -313,7 +313,7 @@ def _fill_headers(
 
 
 # Columns of a table of legacy messages, one row per message, plain or from a wrapper.
-MESSAGE_START = 0  # of the message (its checksum field) in the source
+MESSAGE_START = 0  # where the message begins (with its checksum field) in the source
 MESSAGE_STOP = 1
 MESSAGE_OFFSET = 2  # absolute, as readers see it
 MESSAGE_FIXED_TIMESTAMP = 3  # used if MESSAGE_TYPE is 1

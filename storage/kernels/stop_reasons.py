@@ -1,7 +1,7 @@
 """Reasons why a walk over batches stops, shared by the kernel and its callers."""
 
 END = 0  # exactly after the last batch
-TRUNCATED = 1  # what remains is shorter than a header, or than the batch that begins there
+TRUNCATED = 1  # the rest is shorter than a header, or than the batch that begins there
 BAD_SIZE = 2  # a length smaller than any entry of its magic
 BAD_MAGIC = 3  # a magic below zero
 UNKNOWN_MAGIC = 4  # a magic above 2: a newer format

@@ -1,7 +1,7 @@
 """Measures how many bytes the compressed streams of small batches need when they are decompressed.
 
 In lz4 that is a frame with one compressed block below 64 KiB, in zstd one frame without a dictionary. For other or
-invalid streams the caller uses the general decompression, which also reports what is wrong.
+invalid streams the caller uses the general decompression, which also reports the fault.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .compiling import jit
 
 Int64s = npt.NDArray[np.int64]
 
-OTHER = -1  # in place of a size: another shape, or damage
+OTHER = -1  # stands in place of a size: another form of stream, or damage
 
 LZ4 = 3  # the numbers of codecs in a batch's attributes
 ZSTD = 4
@@ -69,7 +69,7 @@ def _lz4_room(source: Bytes, start: int, stop: int) -> int:
 
 @jit
 def _zstd_room(source: Bytes, start: int, stop: int) -> int:
-    """Returns the size in a zstd frame's header if its blocks can hold so much.
+    """Returns the size in a zstd frame's header if its blocks can hold that much.
 
     Otherwise the most that they can hold.
     """

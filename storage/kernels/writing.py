@@ -29,7 +29,7 @@ MAX_TIMESTAMP = 4
 FULL_AT = 5  # the position at which it must end
 BATCH_FIELDS = 6
 
-DELTAS_BYTES_MAX = 5 + 10 + 5  # of a record: its length, and the fields that depend on its batch
+DELTAS_BYTES_MAX = 5 + 10 + 5  # most bytes of a record's length and of its fields that depend on the batch
 PLAIN_FIELDS_BYTES_MAX = DELTAS_BYTES_MAX + 1 + 5 + 5 + 1  # of a record without headers, except key and value bytes
 
 BEHIND = BLOCK_BYTES  # bytes after the last record of a share that may be overwritten with anything
@@ -45,7 +45,7 @@ class Cut(NamedTuple):
     base_offset: int  # base of offset deltas; CONSECUTIVE: deltas 0, 1, 2 … in each batch, whatever the offsets
     base_timestamp: int  # base of timestamp deltas; OF_FIRST: the first record's timestamp, batch by batch
     header_bytes: int  # space before the records of each batch
-    batch_bytes_max: int  # of records in a batch; a single record may exceed it
+    batch_bytes_max: int  # limit of records' bytes in a batch; a single record may exceed it
 
 
 class Source(NamedTuple):

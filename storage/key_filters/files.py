@@ -1,8 +1,8 @@
 """The files with the key filters of a log, and which of them has the filter of a segment.
 
 In a directory, a file has the filters of segments that follow each other; its name is that of the first with
-``.keyfilter``, which Kafka ignores. A file ends before it has more than FILE_BYTES, so that little is written again
-when a filter is added. On an object store, each segment that is an object has its filter in an object beside it.
+``.keyfilter``, which Kafka ignores. A file has at most FILE_BYTES, so that adding a filter rewrites little. On an
+object store, each segment that is an object has its filter in an object beside it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..format.files import file_names
 from ..segment.walk import LogContext
 from .filter_file import FilterFile, KeyFilter, SegmentId, encode
 
-FILE_BYTES = 16 << 20  # a filter that is larger has a file of its own
+FILE_BYTES = 16 << 20  # a larger filter has a file of its own
 
 
 class FilterFiles:
-    """The files of one log, as its directory had them when this was created."""
+    """The filter files of one log, as listed when this object was created."""
 
     def __init__(self, context: LogContext, listing: Sequence[str] | None = None) -> None:
         """``listing``: the names in the directory, ascending; None: list it."""
@@ -38,7 +38,7 @@ class FilterFiles:
     def name_of(self, base_offset: int) -> str | None:
         """Returns the name of the file that may have the filter of a segment; None if there is no such file.
 
-        No listing of an object store shows the files, whose names are those of their segments.
+        On an object store, listings do not show these files; their names follow from those of their segments.
         """
         own = file_names.segment_file(base_offset, file_names.KEY_FILTER)
         at = bisect_right(self.names, own)
@@ -73,7 +73,7 @@ class FilterFiles:
             self._filesystem.sync_directory(self._context.directory)
 
     def drop_old(self) -> None:
-        """Drops the filters of a directory that are damaged, or not of a segment as it is now. Durable on return.
+        """Drops the filters of a directory that are damaged, or do not match the present segment. Durable on return.
 
         A file is written again without them, or removed; after a crash, it is the old or the new one.
         """
@@ -86,7 +86,7 @@ class FilterFiles:
         self.remove(self.unfinished)
 
     def _right_filters(self, name: str) -> tuple[list[KeyFilter], int]:
-        """Returns the filters of a file that are right, and how many it has."""
+        """Returns the valid filters of a file, and the number of all its filters."""
         right = list[KeyFilter]()
         try:
             with self.opened(name) as file:
@@ -101,7 +101,7 @@ class FilterFiles:
         return right, len(rows)
 
     def segment_now(self, base_offset: int) -> SegmentId | None:
-        """Returns what a filter of the segment must name; None if there is no such segment."""
+        """Returns the identity that a filter of the segment must have; None if there is no such segment."""
         log = file_names.segment_file(base_offset, file_names.LOG)
         status = self._filesystem.status(self.path(log))
         return None if status is None else SegmentId.of(base_offset, status)

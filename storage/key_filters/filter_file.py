@@ -1,8 +1,8 @@
-"""A file of key filters, each of which says whether a segment may have a record with a key.
+"""A file of key filters, each of which tells whether a segment may have a record with a key.
 
-A file has the filters of one segment or of several: a table, and behind it the bits of one filter after the other. A
-filter says nothing about other segments, and nothing once its segment has changed. Therefore it names the file that it
-was made from by base offset, size, time and inode (on an object store, by the name of the object), and is believed only
+A file has the filters of one segment or of several: a table, and after it the bits of one filter after the other. A
+filter is valid for its segment only, and no longer once the segment has changed. Therefore it identifies the file that
+it was made from by base offset, size, time and inode (on an object store, by the name of the object), and is used only
 beside that file. A copy of a directory has other inodes: there, filters are made again.
 """
 
@@ -41,16 +41,16 @@ ROW = np.dtype(
     ]
 )  # fmt: skip
 CHECKED_FROM = 12
-BITS_PER_KEY = 12  # of the whole file, from 128 keys on
+BITS_PER_KEY = 12  # at most, counting the whole file, for 128 keys or more
 BITS_BYTES_MIN = 16
-KEYS_MAX = 1 << 24  # a segment with more gets no filter: its hashes are in memory while the filter is made
+KEYS_MAX = 1 << 24  # a segment with more keys gets no filter, because its hashes are in memory while a filter is made
 FILE_BYTES_MAX = 64 << 20  # of a file that is read
 
 _HEAD = HEADER.itemsize
 
 
 class SegmentId(NamedTuple):
-    """What a filter was made from: the ``.log`` of a segment, which is another file once it is replaced."""
+    """The file that a filter was made from: the ``.log`` of a segment, which is another file once it is replaced."""
 
     base_offset: int
     size: int
@@ -73,7 +73,7 @@ class KeyFilter(NamedTuple):
     def of(cls, segment: SegmentId, hashes: kernel.Uint64s, next_offset: int) -> Self:
         """Returns the filter of keys with these distinct hashes, in a segment that ends before ``next_offset``."""
         size = len(hashes) * BITS_PER_KEY // 8 - ROW.itemsize - _HEAD
-        bits = np.zeros(max(size, len(hashes), BITS_BYTES_MIN), dtype=np.uint8)  # of few keys, 8 bits a key
+        bits = np.zeros(max(size, len(hashes), BITS_BYTES_MIN), dtype=np.uint8)  # for a few keys, 8 bits per key
         kernel.add_all(bits, frozen(hashes))
         return cls(segment, next_offset, bits)
 
@@ -104,7 +104,7 @@ def _checksum(head: npt.NDArray[np.void], table: npt.NDArray[np.void]) -> int:
 
 
 class FilterFile:
-    """An open file of key filters, of which the table was read."""
+    """An open file of key filters, whose table was read."""
 
     def __init__(self, file: File) -> None:
         """Raises CorruptionError for a file whose table is damaged, or of another version."""
@@ -139,7 +139,7 @@ class FilterFile:
         return int(rows[0]) if len(rows) else None
 
     def segment(self, row: int) -> SegmentId:
-        """Returns what the filter of a row was made from."""
+        """Returns the segment that the filter of a row was made from."""
         return SegmentId(*self.table[row].tolist()[:4])
 
     def filter(self, row: int) -> KeyFilter:
@@ -154,11 +154,11 @@ class FilterFile:
     def lacking(self, hashes: kernel.Uint64s) -> npt.NDArray[np.void]:
         """Returns the rows of the table whose segments have no record with one of these keys.
 
-        Reads the whole file. A filter whose bits are damaged says nothing.
+        Reads the whole file. Ignores a filter with damaged bits.
         """
         bits = np.frombuffer(self._file.read(self._bits_at, int(self._bounds[-1])), dtype=np.uint8)
         lacking = np.zeros(len(self.table), dtype=np.bool_)
-        whole = int(np.searchsorted(self._bounds, len(bits), "right")) - 1  # of a file that was cut, those in front
+        whole = int(np.searchsorted(self._bounds, len(bits), "right")) - 1  # a truncated file has only the first ones
         kernel.find_lacking(frozen(bits), frozen(self._bounds), frozen(hashes), lacking[:whole])
         rows = np.flatnonzero(lacking)
         found = np.array(of_parts(crc32c, bits, self._bounds[rows], self._bounds[rows + 1]), dtype=np.int64)

@@ -15,14 +15,14 @@ from ..segment.reader import SegmentReader
 from ..segment.walk import Window
 from .filter_file import KEYS_MAX, KeyFilter, SegmentId
 
-MERGED_AT = 1 << 22  # hashes that are collected, at least, before those that occur twice are dropped
+MERGED_AT = 1 << 22  # at least this many hashes are collected before repetitions are dropped
 
 
 def make_filter(segment: SegmentReader) -> KeyFilter | None:
     """Returns the filter of a closed segment; None if it has more than KEYS_MAX keys or was replaced in the meantime.
 
-    Has the keys of all records, also of aborted transactions. Raises CorruptionError for a damaged segment, which gets
-    no filter, and SegmentRemovedError.
+    Covers the keys of all records, even of aborted transactions. Raises CorruptionError for a damaged segment, which
+    gets no filter, and SegmentRemovedError.
     """
     before = segment_id(segment)
     known, fresh, count = np.empty(0, dtype=np.uint64), list[kernel.Uint64s](), 0
@@ -41,7 +41,7 @@ def make_filter(segment: SegmentReader) -> KeyFilter | None:
 
 
 def _distinct(hashes: Sequence[kernel.Uint64s]) -> kernel.Uint64s:
-    """Returns the hashes without those that occur again; numpy's ``unique`` takes four times as long."""
+    """Returns the hashes without repetitions; numpy's ``unique`` takes four times as long."""
     found = np.sort(np.concatenate(hashes))
     is_first = np.ones(len(found), dtype=np.bool_)
     np.not_equal(found[1:], found[:-1], out=is_first[1:])
@@ -49,12 +49,12 @@ def _distinct(hashes: Sequence[kernel.Uint64s]) -> kernel.Uint64s:
 
 
 def segment_id(segment: SegmentReader) -> SegmentId:
-    """Returns what a filter of the segment must name. Raises SegmentRemovedError."""
+    """Returns the identity that a filter of the segment must have. Raises SegmentRemovedError."""
     return SegmentId.of(segment.base_offset, segment.status())
 
 
 def key_hashes(segment: SegmentReader) -> Iterator[tuple[kernel.Uint64s, int]]:
-    """Yields the hashes of the keys of some records, and the offset behind their batches. Raises CorruptionError."""
+    """Yields the hashes of the keys of some records, and the offset after their batches. Raises CorruptionError."""
     for window in segment.batches():
         headers = window.headers
         is_new = headers.table["magic"] >= v2.MAGIC

@@ -1,4 +1,4 @@
-"""Asks the key filters of a log which of its segments have none of some keys."""
+"""Finds the segments of a log that have none of some keys, by their key filters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .files import FilterFiles
 
 
 class KeyLookup:
-    """Asks for some keys, in little time for each segment: a log has thousands.
+    """Tests segments for some keys; fast, because a log has thousands of segments.
 
-    A file is read once, when a segment that it may have is first asked about.
+    A file is read once, at the first test of a segment that it may cover.
     """
 
     def __init__(self, context: LogContext, keys: Iterable[bytes], listing: Sequence[str] | None = None) -> None:
@@ -28,9 +28,9 @@ class KeyLookup:
         self._lacking: dict[int, tuple[int, ...]] = {}  # rows of the tables, by base offset
 
     def lacks(self, base_offset: int, until: int) -> bool:
-        """Whether a filter that may be believed shows that no record below offset ``until`` has one of the keys.
+        """Whether a valid filter shows that no record below offset ``until`` has one of the keys.
 
-        It does not if offsets after the segment are in none: a read then tells whether a segment is missing.
+        False if the offsets after the segment are in no segment: only a read shows whether one is missing.
         """
         try:
             row = self._lacking.get(base_offset) or self._read_for(base_offset)
@@ -38,7 +38,7 @@ class KeyLookup:
                 return False
             path = self._folder + file_names.segment_file(base_offset, file_names.LOG)
             status = self._context.filesystem.status(path)
-        except (CorruptionError, OSError):  # then the segment is read, which shows what is wrong with the disk
+        except (CorruptionError, OSError):  # the segment is read instead, which reports the problem of the disk
             return False
         _, *made_from, next_offset, _, _ = row
         if status is None or [status.size, status.modified_ms, status.inode] != made_from:
@@ -46,7 +46,7 @@ class KeyLookup:
         return next_offset >= until or self._context.holes() is Holes.ANYWHERE
 
     def _read_for(self, base_offset: int) -> tuple[int, ...] | None:
-        """Reads the file that has the filter of a segment, unless it was read; returns the segment's row."""
+        """Reads the file with the filter of a segment, unless it was read already; returns the segment's row."""
         if self._files is None:
             self._files = FilterFiles(self._context, self._listing)
         name = self._files.name_of(base_offset)

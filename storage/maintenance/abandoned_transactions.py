@@ -1,6 +1,6 @@
 """Ends abandoned transactions, before retention: no record after the start of an open one is deleted or compacted.
 
-Also deletes transactional ids that were not used for seven days, which would otherwise be kept for ever.
+Also deletes transactional ids that were not used for seven days, which would otherwise be kept forever.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 def resolve(run: MaintenanceRun, manager: LogManager) -> Iterator[PartitionOutcome]:
     """Ends the directory's abandoned transactions, deletes idle transactional ids, and logs what stays open.
 
-    Yields the outcome of those that were ended, or would be, and a failed one: of an error that ended this, or of the
-    first partition that could not be read; such partitions are skipped.
+    Yields the outcome for the transactions that were ended, or would be, and a failed outcome for an error that ended
+    this or for the first unreadable partition; such partitions are skipped.
 
     Does nothing in a directory without __transaction_state, where the right end of a transaction is unknown; retention
     then reports the offset from which a transaction is open.

@@ -155,7 +155,7 @@ def write_cleaner_offset(manager: LogManager, partition: TopicPartition, offset:
 
 @dataclass(frozen=True)
 class Compacted:
-    """The report of what compaction did to a log, or why it did nothing."""
+    """The report of a log's compaction, or of the reason why there was none."""
 
     run: MaintenanceRun
     partition: Partition

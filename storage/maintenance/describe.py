@@ -39,7 +39,7 @@ class PartitionDescription:
     partition: int
     retention: RetentionReport  # a dry run: its plan has every segment, with its fate and the reason
     cleanable: Cleanable | None  # None if the topic is not compacted
-    holding: HoldingTransaction | None = None  # the transaction that readers of committed records wait for
+    holding: HoldingTransaction | None = None  # the open transaction that holds back readers of committed records
     hanging: Sequence[HangingTransaction] = ()  # open transactions that no coordinator ends
     remote: range | None = None  # offsets that only a broker's remote storage has
 
@@ -90,7 +90,10 @@ def describe_partition(
 
 
 def _opened(manager: LogManager, partition: TopicPartition, config: LogConfig | None = None) -> LogReader:
-    """Opens a partition for reading. Raises MissingSegmentError if the copy of the partition to here is unfinished."""
+    """Opens a partition for reading.
+
+    Raises MissingSegmentError if the copy of the partition into this log is unfinished.
+    """
     check_copied(manager.filesystem, manager.partition_path(*partition))
     return manager.open_reader(*partition, config, reports_remote=False)
 
@@ -121,7 +124,7 @@ def describe_topics(
 ) -> Iterator[TopicSummary]:
     """Yields a summary of each topic. Takes no lock, and reads no log as a whole.
 
-    What cannot be read, a partition or groups, is left out, and its error added to ``failures``.
+    Unreadable partitions and groups are left out, and their errors added to ``failures``.
     """
     groups: Sequence[GroupDescription] = ()
     with kept_in(failures):

@@ -32,7 +32,7 @@ class OutcomeStatus(Enum):
 
 
 class Report(Protocol):
-    """What was done to a log, or would be. ``str()`` gives a few lines of text that begin with the log's name."""
+    """The changes to a log, done or planned. ``str()`` gives a few lines of text that begin with the log's name."""
 
     def facts(self) -> Mapping[str, Any]:
         """Returns the report for programs, in types that JSON has. Times in ms, sizes in bytes."""
@@ -40,7 +40,7 @@ class Report(Protocol):
 
 
 class Changes(NamedTuple):
-    """What a report changed in a partition, or would change in a dry run."""
+    """The changes to a partition, or in a dry run the planned ones."""
 
     verb: str  # "delete", "compact", "filter" or "tier"
     is_dry_run: bool
@@ -56,7 +56,7 @@ class Changes(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How many abandoned transactions were ended, or would be in a dry run."""
+    """The numbers of abandoned transactions that were ended, or would be in a dry run."""
 
     is_dry_run: bool
     aborted: int = 0
@@ -90,7 +90,7 @@ class PartitionOutcome:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the partition is as it was, and nobody has to know more about it."""
+        """Whether the partition is unchanged, and the outcome need not be printed."""
         return (
             self.status is OutcomeStatus.DONE
             and self.changes is not None
@@ -101,7 +101,7 @@ class PartitionOutcome:
         return self.text
 
     def of_deleted(self) -> PartitionOutcome:
-        """Returns the outcome if the topic is not there any more: nothing was left to do."""
+        """Returns the outcome for a topic that was deleted in the meantime: there is nothing left to do."""
         name = file_names.partition_directory(self.topic, self.partition)
         return PartitionOutcome(self.topic, self.partition, OutcomeStatus.DONE, f"{name}: deleted during the run")
 
@@ -120,7 +120,7 @@ class Tally:
 
     def add(self, outcome: PartitionOutcome) -> None:
         """Counts one more outcome."""
-        if outcome.topic or outcome.status is not OutcomeStatus.DONE:  # else of no partition
+        if outcome.topic or outcome.status is not OutcomeStatus.DONE:  # otherwise the outcome is about no partition
             self._counts[outcome.status] += 1
         if outcome.changes is not None:
             self._changes.append((outcome.topic, outcome.changes))

@@ -21,7 +21,7 @@ from .outcome import OutcomeStatus, PartitionOutcome, attempt, of_directory
 from .run import Item, MaintenanceRun, Partition, Result, Runner
 from .selecting import Selection, with_checkpoints
 
-LOGS_AT_A_TIME = 64  # whose locks one process holds: each is an open file
+LOGS_AT_A_TIME = 64  # limit of logs whose locks one process holds: each is an open file
 
 
 @runtime_checkable
@@ -40,14 +40,14 @@ class Operation(Protocol):
 
 
 def _judge_deleted(run: MaintenanceRun, outcomes: Iterable[PartitionOutcome]) -> Iterator[PartitionOutcome]:
-    """Yields the outcomes; one whose topic was deleted during the run says so, and is no failure."""
+    """Yields the outcomes; if a topic was deleted during the run, its outcome states that, and is not a failure."""
     for outcome in outcomes:
         is_deleted = outcome.status is not OutcomeStatus.DONE and _is_deleted(run, outcome.topic)
         yield outcome.of_deleted() if is_deleted else outcome
 
 
 def _is_deleted(run: MaintenanceRun, topic: str) -> bool:
-    """Whether a topic is not there any more; False also if the directory cannot be read: what failed has failed."""
+    """Whether a topic was deleted; False also if the directory cannot be read, so that the failure stays one."""
     try:
         with run.manager() as manager:
             return manager.find_topic(topic) is None
@@ -73,7 +73,7 @@ def retain_partitions(
 
     First ends abandoned transactions, which would block this. Keeps records that a group in ``keep_for_groups`` has not
     read; each item is a name, or several separated by commas. ``keep_for_tables`` returns, when the run begins, the
-    next offsets of tables that are exported from topics; what they do not have is kept. ``policy`` replaces
+    next offsets of tables that are exported from topics; records that these lack are kept. ``policy`` replaces
     ``retention.ms`` and ``retention.bytes`` in topics whose ``cleanup.policy`` has ``delete``.
     """
     kept_for = parse_names("--keep-for-groups", keep_for_groups)
@@ -115,7 +115,7 @@ def _of_root(selection: Selection) -> Iterator[PartitionOutcome]:
 def _verified(
     run: MaintenanceRun, partitions: Sequence[Partition], runner: Runner
 ) -> dict[TopicPartition, verify.Verified | PartitionOutcome]:
-    """Returns what verification reports on each partition."""
+    """Returns the verification report of each partition."""
     plans = list(runner("logs listed", partial(verify.plan_partition, run), partitions))
     tasks = [verify.SegmentTask(plan.partition, segment) for plan in plans for segment in plan.segments]
     results = list(runner("segments", partial(verify.verify_one_segment, run), tasks))
@@ -185,7 +185,7 @@ class _Logs:
         locks.enter_context(partition.locked_for(self._run))
 
     def survey(self) -> None:
-        """Reads every segment; keeps what was found for the next steps."""
+        """Reads every segment; keeps the results for the next steps."""
         tasks: list[rebuilding.SegmentToSurvey] = []
         for partition in self._sound():
             listed = rebuilding.list_segments(self._run, partition)
@@ -214,7 +214,7 @@ class _Logs:
             self._note(task.partition, wrong)
 
     def finish(self) -> Iterator[PartitionOutcome]:
-        """Writes what needs all segments of a log, and yields the outcome of each log."""
+        """Writes the files that depend on all segments of a log, and yields the outcome of each log."""
         for partition in self._partitions:
             wrong = self._wrong.get(partition.key)
             surveys = self._surveys.get(partition.key, [])

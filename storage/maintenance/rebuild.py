@@ -39,7 +39,10 @@ class SegmentToSurvey(NamedTuple):
 
 
 def list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey] | PartitionOutcome:
-    """Returns the segments in the partition's directory, ascending; the last one is active. Or the failed outcome."""
+    """Returns the segments in the partition's directory, ascending; the last one is active.
+
+    On an error, returns the failed outcome.
+    """
     return attempt(partition, lambda: _list_segments(run, partition))
 
 
@@ -58,7 +61,7 @@ def finish_swaps(run: MaintenanceRun, manager: LogManager, partition: Partition)
 
 
 def survey_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey | PartitionOutcome:
-    """Reads one segment and returns what its log shows, or its damage, or a failed outcome. Changes nothing."""
+    """Reads one segment and returns the facts in its log, or its damage, or a failed outcome. Changes nothing."""
     return attempt(task.partition, lambda: _survey(run, task))
 
 
@@ -75,7 +78,7 @@ def _survey(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey:
 
 
 def _find_end(segment: SegmentReader, recovery_point: int) -> None:
-    """Finds the end of an active segment, which is that of the last whole batch.
+    """Finds the end of an active segment: the end of its last whole batch.
 
     Raises CorruptRecordError if the end is below ``recovery_point``: synced records are damaged or missing.
     """
@@ -125,7 +128,7 @@ def _finish(run: MaintenanceRun, manager: LogManager, partition: Partition, surv
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """The report of what was rebuilt of one log, or would be."""
+    """The report of the files of a log that were rebuilt, or would be."""
 
     partition: Partition
     is_dry_run: bool

@@ -1,4 +1,4 @@
-"""Recovers logs of a directory by opening each for writing, and reports what that did and what remains wrong."""
+"""Recovers logs of a directory by opening each for writing; reports the repairs and the remaining problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _recover(run: MaintenanceRun, partition: Partition) -> Recovered:
 def with_findings(
     recovered: Iterable[PartitionOutcome], reports: Mapping[TopicPartition, Verified | PartitionOutcome]
 ) -> Iterator[PartitionOutcome]:
-    """Yields the outcomes of recovery, each with what verification has found in the log since.
+    """Yields the outcomes of recovery, each with the findings of a verification afterwards.
 
     ``reports`` has the logs whose recovery is done.
     """

@@ -27,7 +27,7 @@ from .run import MaintenanceRun, Partition
 logger = logging.getLogger(__name__)
 
 
-NextOffsets = Mapping[TopicPartition, int]  # of some partitions: the next one that a reader needs
+NextOffsets = Mapping[TopicPartition, int]  # by partition, the next offset that a reader needs
 TablesKept = Callable[[LogManager], Mapping[str, NextOffsets]]  # by table, when a run begins
 
 
@@ -64,7 +64,7 @@ class ReadersKept:
     def hold(self, options: RetentionOptions, partition: Partition) -> RetentionOptions:
         """Returns ``options`` for a partition, with the next offset of each group, and of each table of the topic.
 
-        It is 0 for one that has none there.
+        The offset is 0 for a group or table without one.
         """
         of_topic = {
             table: offsets
@@ -88,8 +88,9 @@ def retain_partition(
 ) -> PartitionOutcome:
     """Deletes the segments that a log's policies release, and .deleted files of earlier runs; returns the outcome.
 
-    ``policy`` replaces the log's limits of size and time. ``known``: what was read for other partitions of the run. A
-    log with nothing to delete is only read: it is not locked, and none of its files is written.
+    ``policy`` replaces the log's limits of size and time. ``known``: the tier's segments that were read for other
+    partitions of the run. A log with nothing to delete is only read: it is not locked, and none of its files is
+    written.
     """
     options = readers.hold(retention_options(partition, run.check_interval_ms, policy), partition)
     return outcome_of(partition, lambda: _retain(run, partition, _with_tier(run, partition, options, known)))
@@ -123,9 +124,9 @@ def retention_options(
 
 
 def _undecided(partition: Partition) -> str | None:
-    """Returns why a user's policy must delete nothing here; None if it may delete.
+    """Returns the reason why a user's policy must delete nothing here; None if it may delete.
 
-    It must not if the topic's cleanup policy is unknown: a broker may only compact the topic.
+    It must not if the topic's cleanup policy is unknown, because a broker may only compact the topic.
     """
     if POLICY_KEY not in partition.ungiven:
         return None
@@ -164,7 +165,7 @@ def _retain_log(run: MaintenanceRun, log: Log, options: RetentionOptions) -> Ret
 
 @dataclass(frozen=True)
 class Retained:
-    """The report of what retention did, or would do, to one log."""
+    """The report of retention of one log, or of a dry run."""
 
     partition: Partition
     report: RetentionReport

@@ -1,4 +1,4 @@
-"""The options of a maintenance run, what it knows of a partition beforehand, and what runs its tasks."""
+"""The options of a maintenance run, its facts about each partition, and the runner of its tasks."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class ConfigOverrides:
     ) -> ConfigOverrides:
         """Returns the overrides in ``key=value`` pairs, and the settings of topics in files ``described_in``.
 
-        The last pair of a key counts. The files have the output of Kafka's tools. ``log_dir``: what the run maintains,
-        a directory or a URL; None: unknown. Logs a warning for each key that has no effect there.
+        The last pair of a key counts. The files have the output of Kafka's tools. ``log_dir``: the log of the run, a
+        directory or a URL; None: unknown. Logs a warning for each key that has no effect there.
 
         Raises InvalidConfigError, which names a wrong key and the nearest known one, or a file and its unreadable line.
         """
@@ -115,11 +115,11 @@ class MaintenanceRun:
     """The directory and the options of a maintenance run, for all of its tasks. Can be pickled."""
 
     directory: str  # a local path, file:/x becomes /x; or the URL of a log on an object store
-    holder: str = ""  # what runs, since when and where (:func:`describe_holder`), for processes that find a lock held
+    holder: str = ""  # the run's name, start and process (:func:`describe_holder`), for others that find a lock held
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
     as_of_ms: int | None = None  # the time to assume; None: now
     dry_run: bool = False  # change nothing and take no lock
-    wait: bool = False  # for partitions locked by another process, instead of reporting them
+    wait: bool = False  # whether to wait for partitions locked by another process, instead of reporting them
     filesystem: FileSystem = field(default_factory=LocalFileSystem)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -189,7 +189,7 @@ class Runner(Protocol):
 
 
 class Chosen(Enum):
-    """How a run selected a topic."""
+    """The way in which a run selected a topic."""
 
     BY_NAME = "by name"
     BY_PATTERN = "by pattern"
@@ -248,7 +248,7 @@ class Partition:
     def locked_for(self, run: MaintenanceRun) -> Iterator[None]:
         """A context that holds the log's maintenance lock; other processes show ``run.holder`` in their errors.
 
-        It does not open the log, which would repair one segment after the other what tasks are to repair in parallel.
+        It does not open the log, which would repair the segments one after the other; tasks repair them in parallel.
         If another process holds the lock, waits with ``run.wait``, else raises LogDirLockedError.
         """
         context = self.context(run)
@@ -257,7 +257,7 @@ class Partition:
             yield
 
     def open_reader(self, run: MaintenanceRun) -> LogReader:
-        """Opens the log as it is now; its checkpointed offsets are of the beginning of the run and may be too low."""
+        """Opens the log as it is now; its checkpointed offsets are from the run's start and may be too low."""
         marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0, self.holes)
         clock, filesystem = run.clock, run.filesystem
         return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)

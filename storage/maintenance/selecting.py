@@ -1,6 +1,6 @@
 """Selects the partitions that a run processes, and finds the settings of each.
 
-What all partitions share is read once, so that ten thousand of them cost no more than their own files.
+Data that all partitions share is read once, so that each of ten thousand costs only its own files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Selection:
 
     partitions: tuple[Partition, ...]  # by topic and number
     damage: tuple[CorruptionError, ...]  # of checkpoints at the root
-    unfinished: tuple[CorruptionError, ...] = ()  # copies that ended before there was a topic; if all topics are wanted
+    unfinished: tuple[CorruptionError, ...] = ()  # stopped copies of missing topics; if all are selected
 
 
 def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: ConfigOverrides) -> Selection:
@@ -61,7 +61,7 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
 
 
 def _unfinished(manager: LogManager, topics: Iterable[str]) -> Iterator[CorruptionError]:
-    """Yields an error for each directory of an unfinished copy of a topic that is not there."""
+    """Yields an error for each directory of an unfinished copy whose topic does not exist."""
     for name in [] if isinstance(manager.filesystem, MadeFileSystem) else manager.filesystem.list(manager.directory):
         number = name.removesuffix(file_names.UNFINISHED).rpartition("-")[2]
         is_one = name.endswith(file_names.UNFINISHED) and number.isascii() and number.isdigit()

@@ -18,7 +18,7 @@ from .run import MaintenanceRun, Partition
 
 
 class VerificationPlan(NamedTuple):
-    """The segments to check of a partition; or the outcome, if its directory cannot be read."""
+    """The segments of a partition to check, or the outcome, if its directory cannot be read."""
 
     partition: Partition
     segments: Sequence[SegmentToVerify]
@@ -39,7 +39,7 @@ class SegmentTask(NamedTuple):
 
 
 def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPlan:
-    """Returns the segments of one partition and what is wrong with the names of its files."""
+    """Returns the segments of one partition, and findings about the names of its files."""
     planned = attempt(partition, lambda: _plan(run, partition))
     if isinstance(planned, PartitionOutcome):
         return VerificationPlan(partition, (), (), planned)
@@ -78,7 +78,7 @@ def verdict(report: Verified | PartitionOutcome) -> PartitionOutcome:
 
 @dataclass(frozen=True)
 class Verified:
-    """The report of what verification found in one log."""
+    """The report of the verification of one log."""
 
     partition: Partition
     found: LogFindings
@@ -93,7 +93,7 @@ class Verified:
 
     @property
     def result(self) -> str:
-        """How many findings there are of each severity, such as ``1 damage, 2 notes``; or ``sound``."""
+        """The number of findings of each severity, such as ``1 damage, 2 notes``; or ``sound``."""
         counts = [_counted(severity, len(of)) for severity in Severity if (of := self.found.of(severity))]
         return ", ".join(counts) or "sound"
 

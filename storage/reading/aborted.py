@@ -60,7 +60,7 @@ class Outcomes:
         """The results apply to the current segments of ``log``; create another object after segments were replaced."""
         self._log = log
         self._segments = log.segments
-        self._known: dict[int, _Outcome] = {}  # by producer id, the last one asked about
+        self._known: dict[int, _Outcome] = {}  # by producer id: the outcome found last
 
     def hidden_rows(
         self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
@@ -159,10 +159,10 @@ def _hidden_from(marker: Marker) -> int:
 class _Outcome:
     """The next marker of a producer after an offset, and the offset from which records up to the marker are hidden."""
 
-    from_offset: int  # no marker of the producer lies between this offset
-    marker_offset: int | None  # and this one; None: nor up to the log end
+    from_offset: int  # no marker of the producer lies from here up to marker_offset
+    marker_offset: int | None  # None: there is no marker up to the log end
     hidden_from: int
-    log_end_offset: int  # when this was found: where marker_offset is None, a marker may have been appended since
+    log_end_offset: int  # the log end at that time: if marker_offset is None, a marker may have been appended since
 
     def holds(self, after: int, log_end_offset: int) -> bool:
         """Whether this outcome also applies to the producer's records just below offset ``after``."""

@@ -77,7 +77,7 @@ class _Salvage:
             self._report_damage(error)
 
     def report_pending(self, before: int | None) -> None:
-        """Reports what was found since the last sound batch; all offsets from it on are skipped, ``before`` this."""
+        """Reports the damage since the last sound batch; all offsets from there on, ``before`` this, are skipped."""
         for number, error in enumerate(self._pending):
             if number == 0 and before is not None and self._next_offset < before:
                 error.skipped_offsets = self._next_offset, before - 1
@@ -172,7 +172,7 @@ class _Salvage:
         self.report_pending(min(end, self._ceiling(segment)))
 
     def _ceiling(self, segment: LogSegment) -> int:
-        """Returns the offset that no batch of a segment reaches."""
+        """Returns the offset that no batch of a segment may reach."""
         following = self._reader.segments.higher(segment.base_offset)
         return self._reader.log_end_offset if following is None else following.base_offset
 
@@ -269,7 +269,7 @@ class _Salvage:
 def _position_reaching(segment: LogSegment, end: int) -> int:
     """Returns where, according to the offset index, the batch ends that reaches offset ``end``; 0 if unknown.
 
-    Only saves reading: a walk to a wrong position goes on from there.
+    Only saves reading: a walk continues from a wrong position, too.
     """
     with suppress(CorruptIndexError):
         index = segment.offset_index

@@ -1,4 +1,4 @@
-"""DamagedPart: what a read around damage leaves out, in batches, bytes and offsets."""
+"""DamagedPart: a part that a read around damage leaves out, in batches, bytes and offsets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .reader import LogReader
 
 
 class DamagedPart(NamedTuple):
-    """A damaged batch, or bytes in which no batch can be told from the next."""
+    """A damaged batch, or bytes in which batches cannot be separated."""
 
     path: str | None
     position: int | None  # in the file
     size: int  # in bytes; 0 if a file is missing
-    offsets: range  # of several in a row, the first one has those of all
+    offsets: range  # of several adjacent parts, the first one has the offsets of all
 
     @classmethod
     def of(cls, error: CorruptionError) -> DamagedPart:
@@ -34,7 +34,7 @@ class DamagedPart(NamedTuple):
 def damaged_parts(
     reader: LogReader, start: int, end: int, *, isolation: Isolation = Isolation.READ_COMMITTED
 ) -> list[DamagedPart]:
-    """Returns what ``salvaged_records`` skips between two offsets, in order; reads and decodes all that is there.
+    """Returns the parts that ``salvaged_records`` skips between two offsets, in order; decodes everything there.
 
     Lost first segments count too, from ``start`` on.
     """

@@ -1,4 +1,4 @@
-"""LogFollower: reads a log again and again, each time only what was appended since.
+"""LogFollower: reads a log repeatedly, each time only the appended batches.
 
 If nothing was appended, that costs two accesses to the directory. A follower sees whole batches, synced or not.
 
@@ -61,7 +61,7 @@ class LogFollower(LogReader):
         return True
 
     def ends_as(self, log: LogReader) -> bool:
-        """Whether this has seen all that ``log`` has, which is the same partition. Looks at no file."""
+        """Whether this object has seen everything in ``log``, which is of the same partition. Reads no file."""
         if not len(self.segments):
             return False
         own, other = self.segments.active, log.segments.active

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from ..segment.joining import Holes
 
-UNFINISHED_COPY = (  # of a partition that has only a directory with another name
+UNFINISHED_COPY = (  # the holes of a partition that has only a directory with another name
     "the copy of this partition to here is not finished: run the same commitlog copy again (or upgrade, if that made "
     "it), which goes on with it, or delete the topic"
 )
@@ -20,7 +20,7 @@ class Marks(NamedTuple):
 
     recovery_point: int | None = None  # everything below was synced; None: unknown
     log_start_offset: int = 0  # everything below is deleted
-    was_closed_cleanly: bool = False  # by a broker, and nothing was written since: the log ends at the recovery point
+    was_closed_cleanly: bool = False  # by a broker, with no write since: the log ends at the recovery point
 
 
 class Checkpoints(Protocol):
@@ -45,11 +45,11 @@ class Checkpoints(Protocol):
         ...
 
     def note_start(self, log_start_offset: int) -> None:
-        """Records where the log begins, also if that is 0, since its first segments go to a tier; durable on return."""
+        """Records where the log begins, even at 0, because its first segments move to a tier; durable on return."""
         ...
 
     def notes_start(self) -> bool:
-        """Whether there is an entry for the log start; without one, no records were given to a tier."""
+        """Whether there is an entry for the log start; without one, no records were moved to a tier."""
         ...
 
     def remote_below(self, first_offset: int) -> range | None:
@@ -60,7 +60,7 @@ class Checkpoints(Protocol):
 def remote_text(offsets: range) -> str:
     """Returns offsets as text: ``offsets 0 to 617 are only in the broker's remote storage, which is not read``.
 
-    Without the address of its tier, that is: see :mod:`tiers.address`.
+    They are not read without the address of the tier: see :mod:`tiers.address`.
     """
     return f"offsets {offsets[0]} to {offsets[-1]} are only in the broker's remote storage, which is not read"
 

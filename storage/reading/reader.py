@@ -79,12 +79,12 @@ class LogReader(LogView):
         min_one_message: bool = True,
         whole: bool = True,
     ) -> FileSlice | None:
-        """Returns where in a file the batches are that :meth:`read` would return, without reading them.
+        """Returns the file and the position of the batches that :meth:`read` would return, without reading them.
 
         ``whole=False``: the slice may end within a batch, so that it has as many bytes as a broker sends. Checks how
-        the first batch begins, and for ``READ_COMMITTED`` the headers of all: clients check what is sent, as those of
-        a broker do. The caller releases the slice. Raises what :meth:`read` raises, and io.UnsupportedOperation if the
-        file system has no descriptors.
+        the first batch begins, and for ``READ_COMMITTED`` the headers of all: clients check the rest, as with a broker.
+        The caller releases the slice. Raises the errors of :meth:`read`, and io.UnsupportedOperation if the file system
+        has no descriptors.
         """
         return self.looking_again(
             lambda: self._slice(
@@ -222,7 +222,7 @@ class LogReader(LogView):
         return segment.size if position is None else position
 
     def fetch_data(self, segment: LogSegment, window: Window, isolation: Isolation) -> FetchData:
-        """Returns the batches of a window, with which of them ``isolation`` shows."""
+        """Returns the batches of a window, and which of them ``isolation`` shows."""
         visible = ~window.headers.is_control
         if isolation is Isolation.READ_UNCOMMITTED or not window.headers.is_transactional.any():
             return FetchData(segment, window, visible, ())
@@ -256,7 +256,7 @@ class LogReader(LogView):
                 records = data.records(start, end, columns, timespan)
             else:
                 records = data.chosen(choice, start, end, columns, timespan)
-            del data  # so that the next fetch reuses its memory, which is in the cache
+            del data  # frees it, so that the next fetch reuses its memory, which is in the cache
             if len(records):
                 yield records
 
@@ -322,7 +322,7 @@ class LogReader(LogView):
         return self.looking_again(lambda: self._offset_for_timestamp(timestamp_ms, isolation))
 
     def first_at(self, timestamp_ms: int, isolation: Isolation) -> int | None:
-        """Returns the offset that :meth:`offset_for_timestamp` finds, or of lost records that may be before it."""
+        """Returns the offset that :meth:`offset_for_timestamp` finds, or that of lost records that may be before it."""
 
         def offset_at(time_ms: int) -> int | None:
             found = self.offset_for_timestamp(time_ms, isolation)
@@ -395,7 +395,7 @@ class LogReader(LogView):
     def _offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         found: tuple[int, LogSegment] | None = None
         self.check_readable_to(self._log_end_offset, Isolation.READ_UNCOMMITTED)
-        self._behind_older(0, INT64_MAX)  # confirms segments that may be younger than their index says
+        self._behind_older(0, INT64_MAX)  # confirms segments that may have later records than their index states
         for segment in sorted(self.segments, key=lambda each: each.largest.timestamp, reverse=True):  # keeps the order
             if segment.largest.timestamp < (0 if found is None else found[0]):
                 break

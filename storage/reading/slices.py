@@ -1,4 +1,4 @@
-"""FileSlice: where batches are in a file, so that a server can send them without reading them (sendfile)."""
+"""FileSlice: the position of batches in a file, so that a server can send them without reading them (sendfile)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class End(NamedTuple):
 def whole_end(segment: SegmentReader, start: int, end: int, max_bytes: int, *, min_one: bool = True) -> End:
     """Returns where the last batch ends that is whole within ``max_bytes`` from position ``start`` on.
 
-    A batch begins at ``start``, and one ends at ``end``, which is the most that is returned. ``min_one``: the first
+    A batch begins at ``start``, and one ends at ``end``, the largest possible result. ``min_one``: the first
     batch counts as a whole, however large it is; otherwise the result may be ``start``. Checks lengths only, and reads
     some headers before the limit: the time hardly depends on ``max_bytes``. Stops before a header that cannot be right.
     """
@@ -61,7 +61,7 @@ def whole_end(segment: SegmentReader, start: int, end: int, max_bytes: int, *, m
 def _indexed_below(segment: SegmentReader, limit: int, start: int) -> End:
     """Returns the start of the last batch below ``limit`` that the offset index knows; at least ``start``.
 
-    A header there that ends with the entry's offset shows that it is right; otherwise the batch is read and checked.
+    If the header there ends with the entry's offset, the entry is right; otherwise the batch is read and checked.
     """
     entry = segment.offset_index.last_below(limit)
     if entry is None or entry.position <= start:
@@ -75,7 +75,7 @@ def _indexed_below(segment: SegmentReader, limit: int, start: int) -> End:
 
 
 def _after_batches(segment: SegmentReader, at: int, limit: int) -> End | None:
-    """Returns the end of one or more batches from ``at`` on, by one read; None if the first ends after ``limit``."""
+    """Returns the end of one or more batches from ``at`` on, with one read; None if the first ends after ``limit``."""
     buffer = np.frombuffer(segment.read_bytes(at, min(PROBE_BYTES, limit - at)), dtype=np.uint8)
     size = size_at_start(buffer)
     if size > limit - at:
@@ -106,7 +106,7 @@ def aborted_in(log: TransactionLog, segment: LogSegment, start: int, end: End) -
     """Returns the aborted transactions between two positions, and the end: an earlier one if damage is before it.
 
     Reads headers and markers, but no record. A part of the segment without transactions is remembered, so that several
-    readers that follow a log cost one look at its headers. Raises CorruptionError if the first header is damaged.
+    readers that follow a log share one read of its headers. Raises CorruptionError if the first header is damaged.
     """
     first, last = segment.plain_part
     if not first <= start <= last:

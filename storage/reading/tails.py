@@ -1,8 +1,8 @@
-"""The end of a segment that is not the last: batches fill its file.
+"""Checks the end of a segment that is not the last one: batches must fill its file.
 
-Nothing was appended to it once the next segment began, so other bytes behind its batches are damage: batches may be
-missing there. A read that gets to the next segment reports it, wherever it came from: the last read ended at the last
-batch, and an index or an offset leads past such bytes.
+Nothing was appended to it once the next segment began, so other bytes after its batches are damage: batches may be
+missing there. Any read that reaches the next segment reports it, because the previous read ended at the last batch, and
+an index or an offset may lead past such bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..segment.writer import LogSegment
 
 
 def check_end_before(segments: LogSegments, segment: LogSegment) -> None:
-    """Raises CorruptionError for damage behind the batches of the segment before ``segment``, if there is one."""
+    """Raises CorruptionError for damage after the batches of the segment before ``segment``, if there is one."""
     before = segments.floor(segment.base_offset - 1)
     if before is None or before.read_to == before.size:
         return
@@ -29,7 +29,7 @@ def check_end_before(segments: LogSegments, segment: LogSegment) -> None:
 
 
 def sound_stop(segments: LogSegments, segment: LogSegment, start: int, stop: int) -> int:
-    """Returns where a read of a segment from position ``start`` ends: at ``stop``, or before damage behind its batches.
+    """Returns where a read of a segment from position ``start`` ends: at ``stop``, or before damage after its batches.
 
     A server that sends bytes as they are would send that damage, and the client's error would name no file.
     """
@@ -39,9 +39,9 @@ def sound_stop(segments: LogSegments, segment: LogSegment, start: int, stop: int
 
 
 def _tail_damage(segment: LogSegment, limit: int) -> CorruptionError | None:
-    """Returns the damage behind the last batch of a segment, which the next one follows at ``limit``; None: none.
+    """Returns the damage after the last batch of a segment, whose successor begins at ``limit``; None: none.
 
-    A damaged batch whose offsets fit between those before it and ``limit`` is no such damage: a reader of its offsets
+    A damaged batch whose offsets fit between its predecessor and ``limit`` does not count: a reader of its offsets
     reports it. Reads from the last index entry on, once, and nothing if a reader has read up to the end of the file.
     """
     if segment.read_to == segment.size:

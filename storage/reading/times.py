@@ -37,7 +37,8 @@ def segments_reaching_time(
     The time indexes show that the other segments hold none. No checksum covers an index: if it lost entries, or its
     last entry changed, it may state too early a time. If times increase from segment to segment, only the last skipped
     segment can have such an index, and its log is read to check. Otherwise the logs of all skipped segments are read,
-    which takes ten times as long. ``check`` gets each segment whose log was read, and raises if it is damaged.
+    which takes ten times as long. ``check`` is called with each segment whose log was read, and raises if it is
+    damaged.
     """
     is_in_order, youngest_ms = True, NO_TIMESTAMP
     for index, segment in enumerate(segments):
@@ -74,7 +75,7 @@ def _confirmed_ms(segment: Segment, check: Callable[[Segment], None]) -> int:
     try:
         check(segment)
     except CorruptionError:
-        segment.is_largest_confirmed = False  # so that the next lookup gets the same error
+        segment.is_largest_confirmed = False  # makes the next lookup get the same error
         raise
     segment.close()
     return confirmed_ms
@@ -99,8 +100,8 @@ def batches_reaching_time(
 ) -> Iterator[tuple[Window, Int64s]]:
     """Yields windows, with the rows of batches that may hold a matching record from ``start_offset`` on.
 
-    A record matches if it has this time or a later one. Raises as :meth:`SegmentReader.batches` if the bytes read are
-    damaged.
+    A record matches if it has this time or a later one. Raises the errors of :meth:`SegmentReader.batches` if the bytes
+    read are damaged.
     """
     for window, times in _windows(segment, timestamp_ms, start_offset):
         rows = np.flatnonzero((times >= timestamp_ms) & (window.headers.table["last_offset"] >= start_offset))
@@ -176,7 +177,7 @@ def first_record_not_older(
 def largest_record_time(segment: SegmentReader, start_offset: int) -> int:
     """Returns the largest time, in ms, of a segment's records from ``start_offset`` on; -1 if no record has a time.
 
-    Reads backwards from the end, up to an index entry that is not later than what was found.
+    Reads backwards from the end, up to an index entry that is not later than the time found.
     """
     back, found = 1, NO_TIMESTAMP
     while True:

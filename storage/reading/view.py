@@ -35,14 +35,14 @@ from ..segment.walk import LogContext
 from .aborted import Isolation, Outcomes
 from .marks import UNFINISHED_COPY, Checkpoints, KeptInMemory, Marks
 
-ANY_TIME_MS = -1  # of a record without a time; no other record is older
+ANY_TIME_MS = -1  # the time of a record without one; no other record is older
 REOPEN_ATTEMPTS = 5  # if files of a log disappear five times in a row during one read, it is being deleted
 
 T = TypeVar("T")
 
 
 class SegmentDescription(NamedTuple):
-    """A segment, for people and planners."""
+    """A segment, for display and planning."""
 
     base_offset: int
     next_offset: int  # the base offset of the next segment, or the log end
@@ -176,7 +176,10 @@ class LogView:
         return self._lost_by_epochs(min(plan.segment_suffixes(), default=0)) if by_epochs else None
 
     def _lost_by_epochs(self, first: int) -> MissingSegmentError | None:
-        """As verification, asks no log with a noted log start: a tier may have what is below the first segment."""
+        """Returns the error for lost segments before ``first``, judged by the leader epochs; None if none are lost.
+
+        Like verification, skips logs with a noted log start: a tier may have the offsets below the first segment.
+        """
         if not first or self.checkpoints.notes_start():
             return None
         epochs = self._loader().epoch_entries() or []
@@ -185,7 +188,7 @@ class LogView:
 
     @property
     def earliest_offset(self) -> int:
-        """The first offset that a read from the beginning asks for: the log start, or that of lost first segments."""
+        """The first offset of a read from the beginning: the log start, or that of lost first segments."""
         lost = self.lost_start()
         return self.log_start_offset if lost is None or lost.skipped_offsets is None else lost.skipped_offsets[0]
 
@@ -204,7 +207,7 @@ class LogView:
     def in_tier(self) -> range | None:
         """The offsets from the log start up to the first segment, if only remote storage has them; None: none.
 
-        As :attr:`remote`, but None once the log start is above them.
+        Like :attr:`remote`, but None once the log start is above them.
         """
         remote = self.remote
         return remote if remote is not None and remote.stop == self._log_start_offset else None
@@ -235,7 +238,7 @@ class LogView:
         return self._loader().producers_as_of(now_ms, self._log_end_offset, self.segments).active(now_ms)
 
     def refresh(self) -> None:
-        """Reloads the log, with what was appended, deleted or replaced since it was opened."""
+        """Reloads the log, including all changes since it was opened."""
         catch_up(self.context.filesystem)
         self._load_again()
 
@@ -266,7 +269,7 @@ class LogView:
         return self._log_end_offset
 
     def move_end(self, offset: int) -> None:
-        """Moves the log end to ``offset``, after the active segment and the producers have taken in what is before."""
+        """Moves the log end to ``offset``, after the active segment and the producers were updated up to there."""
         self._log_end_offset = offset
         self.producers.on_high_watermark(offset)
 

@@ -1,4 +1,4 @@
-"""LogWatcher: opens a log once and catches up later, which reads only what was appended since.
+"""LogWatcher: opens a log once and catches up later, reading only appended batches.
 
 It is for streaming queries, which access a log before every micro-batch, and for tasks that read a little at the end of
 a long log.
@@ -31,7 +31,7 @@ class LogWatcher(LogReader):
     """Reads a partition's log as it grows. Takes no lock and changes nothing."""
 
     def _load(self) -> LoadedLog:
-        self._known_directory = None  # nothing is known of a log that cannot be loaded
+        self._known_directory = None  # no state can be kept for a log that cannot be loaded
         self._indexed_bytes = 0
         directory = self._directory()  # before the names are listed: a later change of the names also changes this
         loaded = super()._load()
@@ -42,12 +42,11 @@ class LogWatcher(LogReader):
         return self.context.filesystem.status(self.context.directory)
 
     def catch_up(self, marks: Marks | None = None) -> None:
-        """Updates the view with what was appended, deleted or replaced since.
+        """Updates the view with all changes since the last update.
 
-        Reads only what was appended, unless a roll, compaction, retention or recovery added or removed files; then it
-        loads the whole log, as :meth:`refresh`. ``marks``: the checkpoints' entries, if the caller has just read them,
-        after it let the file system catch up.
-        Raises StorageError if the directory no longer exists.
+        Reads only appended batches, unless a roll, compaction, retention or recovery added or removed files; then it
+        loads the whole log, like :meth:`refresh`. ``marks``: the checkpoints' entries, if the caller has just read
+        them, after it let the file system catch up. Raises StorageError if the directory no longer exists.
         """
         if marks is None:
             catch_up(self.context.filesystem)
@@ -90,7 +89,7 @@ class LogWatcher(LogReader):
     # Where a micro-batch may end
 
     def stable_end(self, isolation: Isolation) -> int:
-        """Returns :meth:`end_offset`, without transaction markers at the end that may not be synced yet.
+        """Returns :meth:`end_offset`, but excludes transaction markers at the end that may not be synced yet.
 
         After a power cut, such a marker may be lost, and the next record gets the marker's offset. A query that had
         stored the end after the marker as its progress would never read that record.

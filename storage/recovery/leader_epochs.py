@@ -24,7 +24,7 @@ class LeaderEpochCache:
     """The leader epochs of a log and the offsets at which they begin, both increasing.
 
     After each change in memory, the cache calls ``write`` with the content of the new ``leader-epoch-checkpoint``, and
-    raises what ``write`` raises. The checkpoint can be rebuilt from the batch headers of the log.
+    raises the errors of ``write``. The checkpoint can be rebuilt from the batch headers of the log.
     """
 
     def __init__(self, entries: Iterable[EpochEntry] = (), write: Callable[[bytes], None] = _keep_nothing) -> None:
@@ -73,7 +73,7 @@ class LeaderEpochCache:
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that ended below ``start_offset``, the new start of the log.
 
-        The epoch there then begins there.
+        The epoch of ``start_offset`` then begins at it.
         """
         before = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if before and before != [EpochEntry(before[-1].epoch, start_offset)]:

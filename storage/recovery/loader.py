@@ -52,8 +52,8 @@ class LogLoader(LogViewer):
 
         ``may_finish_swaps``: the caller also holds the maintenance lock. Otherwise, files of unfinished swaps are kept.
 
-        After a crash at any step, a second call has the same result: no step removes what a later step needs, and
-        nothing is appended before everything is synced.
+        After a crash at any step, a second call has the same result: no step removes anything that a later step needs,
+        and nothing is appended before everything is synced.
 
         Raises CorruptRecordError if records below the recovery point are damaged or missing, UnsupportedMagicError for
         batches of a newer format, and SegmentOffsetOverflowError if a segment must be split, but ``may_finish_swaps``
@@ -111,7 +111,7 @@ class LogLoader(LogViewer):
             self.context, segments.first.base_offset, epochs.entries, self.log_start_offset
         )
         epochs.truncate_from_end(log_end_offset)
-        epochs.truncate_from_start(self.log_start_offset)  # as in LogLoader: records in a tier are below the segments
+        epochs.truncate_from_start(self.log_start_offset)  # as in Kafka's LogLoader: a tier has earlier records
         producers = self._producers_to_write(producers, segments, log_start_offset, log_end_offset)
         self._sync(segments, log_end_offset)
         segments.active.resize_indexes()

@@ -23,7 +23,7 @@ from ..segment.writer import LogSegment
 
 
 class LogEnd(NamedTuple):
-    """The end of a log, and what is wrong with the bytes after it."""
+    """The end of a log, and the problem with the bytes after it."""
 
     offset: int  # after the last sound batch
     torn: CorruptionError | None = None  # an incomplete batch at the end, for a warning
@@ -31,11 +31,12 @@ class LogEnd(NamedTuple):
 
 
 def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool = False) -> LogEnd:
-    """Find the end of the log whose last segment is ``active``; sets that segment's size.
+    """Returns the end of the log whose last segment is ``active``; sets that segment's size.
 
     Everything below ``recovery_point`` was synced; None: unknown. If it is above the returned end, the records between
-    them are missing. The end is the recovery point if one batch with a wrong checksum follows and ends exactly there.
-    ``ends_there``: a broker closed the log cleanly, so that it ends at the recovery point.
+    them are missing. But if those are in one batch with a wrong checksum, whose header says that it ends at the
+    recovery point, the recovery point is the end. ``ends_there``: a broker closed the log cleanly, so that it ends at
+    the recovery point.
     """
     end, hidden = _pass_damage(active)
     if ends_there and recovery_point is not None and end > recovery_point:
@@ -84,7 +85,7 @@ def _beyond(active: LogSegment, end: int, recovery_point: int) -> CorruptRecordE
 
     Sets the size of the segment to exclude these batches.
     """
-    position = active.position_reaching(recovery_point) or 0  # or nothing reaches it: the segment begins above it
+    position = active.position_reaching(recovery_point) or 0  # 0: the segment begins above it
     active.end_at(position)
     reason = (
         f"the log reaches offset {end}, but ended at {recovery_point} when a broker closed it cleanly: the offsets of "

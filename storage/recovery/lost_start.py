@@ -1,9 +1,9 @@
-"""Finds what shows that the first segments of a log were lost: an index below the first segment, without its ``.log``.
+"""Finds traces of lost first segments of a log: an index below the first segment, without its ``.log``.
 
 Deleting a segment removes its ``.log`` first, so a crash may leave such an index too. Then the ``.log`` is there with
 the suffix ``.deleted``, or the checkpoint has a log start above: only an index that neither explains is a trace.
-If the indexes are lost too, the leader epochs are one, a weaker one: for verification, for copies and people,
-and for writers to keep.
+If the indexes are lost too, the leader epochs are a weaker trace, which verification, copies and messages use, and
+which writers keep.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ def find_lost_start(context: LogContext, listing: Iterable[str], plan: SwapPlan,
 def lost_by_epochs(
     context: LogContext, first: int, epochs: Sequence[EpochEntry], log_start_offset: int
 ) -> range | None:
-    """Returns the offsets below the first segment, at ``first``, that leader epochs know: deleting raises these, too.
+    """Returns the offsets that leader epochs have below the first segment, at ``first``.
 
-    None if there are none, if files there wait for their removal, as retention was here just now, or if this is no
+    Deleting records raises the epochs, too.
+
+    None if there are none, if files there wait for their removal, because retention has just run, or if this is not a
     directory. A broker's tier may have these records.
     """
     start = max(min((entry.start_offset for entry in epochs), default=first), log_start_offset)
-    if start >= first or isinstance(context.filesystem, MadeFileSystem):  # a tier has the epochs of some time
+    if start >= first or isinstance(context.filesystem, MadeFileSystem):  # a tier has the epochs of an earlier time
         return None
     names = context.filesystem.list(context.directory)
     deleted = [name for name in names if name.endswith(file_names.LOG + file_names.DELETED)]

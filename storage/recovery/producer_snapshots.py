@@ -43,7 +43,8 @@ class ProducerLoader:
     ) -> ProducerStateManager:
         """Returns the state of the producers at ``end_offset``, from the snapshots that the directory has now.
 
-        ``seen``: the offsets of those that it had before; it is not listed again while the one to use is still there.
+        ``seen``: the offsets of earlier listed snapshots; the directory is not listed again while the needed one still
+        exists.
 
         Raises CorruptionError for damage between the snapshot and ``end_offset``. With ``despite_damage``, skips
         damaged batches instead, and sets ``is_partial`` of the result.
@@ -187,13 +188,12 @@ class ProducerLoader:
 
 
 def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync: bool = False) -> None:
-    """Write a snapshot of the current state at ``producers.map_end_offset``, which nobody sees unfinished.
+    """Write a snapshot of the current state at ``producers.map_end_offset``; no reader sees it unfinished.
 
     ``sync`` is needed if batches of producers will be removed from the log, as compaction and retention do; the caller
     syncs the directory. Otherwise the snapshot may be lost in a power cut: if it is torn then, its checksum reveals
-    that, and an older one is used. One that replaces another is synced in any case: the log may need that one.
-
-    A killed process leaves the snapshot that was there, or none, and perhaps a ``.tmp``, which has no meaning.
+    that, and an older one is used. A snapshot that replaces another one is always synced, because the log may need it.
+    A killed process leaves the earlier snapshot, or none, and perhaps a ``.tmp``, which has no meaning.
     """
     filesystem = context.filesystem
     path = file_names.join(context.directory, file_names.segment_file(producers.map_end_offset, file_names.SNAPSHOT))

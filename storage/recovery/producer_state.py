@@ -31,14 +31,14 @@ class Origin(Enum):
 
     CLIENT = "client"  # checks epochs and sequences
     COORDINATOR = "coordinator"  # checks epochs: offset commits and markers
-    REPLICATION = "replication"  # checks nothing: a leader, or in recovery this log, has accepted it before
+    REPLICATION = "replication"  # no checks: a leader, or in recovery this log, has accepted the batch before
     RAFT_LEADER = "raft leader"  # checks epochs
 
 
 class Marker(NamedTuple):
     """The content of a transaction marker."""
 
-    is_commit: bool  # else abort
+    is_commit: bool  # otherwise an abort
     coordinator_epoch: int
     timestamp: int  # ms, of the record
 
@@ -87,7 +87,7 @@ class ProducedBatch(NamedTuple):
 
     @property
     def remembered(self) -> ProducerBatch:
-        """What the state of its producer keeps of it."""
+        """The part of the batch that its producer's state keeps."""
         return ProducerBatch(
             self.last_sequence, self.last_offset, self.last_offset - self.base_offset, self.max_timestamp
         )
@@ -104,7 +104,7 @@ class ProducerState(NamedTuple):
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     last_timestamp: int = NO_TIMESTAMP  # ms, of the last batch or marker
     current_txn_first_offset: int = NO_OFFSET  # of the open transaction
-    batches: tuple[ProducerBatch, ...] = ()  # of this epoch, at most the last five, newest last
+    batches: tuple[ProducerBatch, ...] = ()  # the batches of this epoch, at most the last five, newest last
 
     @property
     def last_sequence(self) -> int:
@@ -152,7 +152,8 @@ class ProducerState(NamedTuple):
     def may_go_on(self, epoch: int, sequence: int, *, transactional: bool = False) -> bool:
         """Whether a batch follows the last one of the same epoch, or is the producer's first.
 
-        ``transactional``: it is of a transaction, which it may begin; others may not come while one is open.
+        ``transactional``: it is part of a transaction, which it may begin; plain batches are not allowed while one is
+        open.
         """
         if self.epoch == NO_PRODUCER_EPOCH:
             return True
@@ -165,7 +166,7 @@ class ProducerState(NamedTuple):
         return (*kept, newest)
 
     def is_earlier(self, epoch: int, last_offset: int) -> bool:
-        """Whether a batch of this producer came before those that are known, in the same epoch."""
+        """Whether a batch of this producer is older than the known ones of the same epoch."""
         return epoch == self.epoch and bool(self.batches) and last_offset < self.batches[0].last_offset
 
     def find(self, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
@@ -199,4 +200,4 @@ class ProducerUpdate:
     states: Mapping[int, ProducerState]  # new states by producer id
     ongoing: dict[int, int]  # transactions that will be open: producer ids by first offset; not to be modified
     completed: tuple[CompletedTxn, ...]  # in the order of their markers
-    duplicate: ProducerBatch | None  # the batch in the log that the batches repeat: then nothing is written
+    duplicate: ProducerBatch | None  # the batch in the log that these batches repeat; then nothing is written

@@ -47,7 +47,7 @@ from .producer_state import (
     ProducerUpdate,
 )
 
-_FEW_BATCHES: Final = 4 * BATCHES_CACHED  # up to here, processing each is quicker than finding those that matter
+_FEW_BATCHES: Final = 4 * BATCHES_CACHED  # for so few batches, processing each is quicker than filtering
 
 logger = logging.getLogger(__name__)
 

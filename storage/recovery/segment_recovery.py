@@ -33,7 +33,7 @@ CHECKED_BYTES = 16 * 1024 * 1024  # read at a time: enough to amortise the fixed
 
 
 class LogState(NamedTuple):
-    """What recovery rebuilds beside the indexes: the state of the producers, and the leader epochs."""
+    """The state that recovery rebuilds beside the indexes: the producers, and the leader epochs."""
 
     producers: ProducerStateManager
     epochs: LeaderEpochCache
@@ -65,7 +65,7 @@ def read_markers(window: Window, *, passes_bad: bool = False) -> tuple[dict[int,
 def _read_markers(
     window: Window, rows: Int64s, passes_bad: bool
 ) -> tuple[list[control_records.MarkerRecord | None], int]:
-    """Returns what the control batches in ``rows`` contain, up to one that does not parse.
+    """Returns the control records of the batches in ``rows``, up to one that does not parse.
 
     Also returns how many batches precede that one. None stands for control records that are not markers.
     """
@@ -102,7 +102,7 @@ def replay(segment: LogSegment, window: Window, producers: ProducerStateManager,
 def recover(segment: LogSegment, state: LogState, synced_offset: int = 0) -> Recovery:
     """Find where the valid batches of a segment end, and rebuild its indexes and ``state`` from them.
 
-    Sets ``segment.size`` to the end of the valid batches; :func:`cut` removes what follows. Batches below
+    Sets ``segment.size`` to the end of the valid batches; :func:`cut` removes the rest. Batches below
     ``synced_offset`` were synced and acknowledged, so damage among them raises an error. If the process is killed, the
     indexes on disk are incomplete.
 
@@ -165,8 +165,8 @@ def _take(
 ) -> tuple[int, CorruptionError | None]:
     """Add the valid batches of a window to indexes and state, up to the first one that is not valid.
 
-    ``damage``: the rows of batches that are not valid, in any order. Returns the number of batches added, and what is
-    wrong with the next one; None if all were added.
+    ``damage``: the rows of batches that are not valid, in any order. Returns the number of batches added, and the
+    problem with the next one; None if all were added.
     """
     headers = window.headers
     valid = headers[: min(damage, default=len(headers))]

@@ -2,7 +2,7 @@
 
 A checksum does not reveal an older snapshot, from a backup or a copy, which may list transactions as open that have
 ended, or lack open ones. Therefore the snapshot is compared with the last batches before its offset. If offsets are
-missing among these batches, compaction has removed some, and only what the remaining ones contradict counts.
+missing among these batches, compaction has removed some, and only contradictions to the remaining ones count.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TAIL_BYTES = 64 * 1024  # read of the log before a snapshot: little compared wit
 
 
 class _Seen(NamedTuple):
-    """What the last batches of a log show about one producer."""
+    """The facts about one producer in the last batches of a log."""
 
     last_offset: int = NO_OFFSET  # of its last batch with data
-    open_offset: int = NO_OFFSET  # of its last transactional batch without a marker after it
+    open_offset: int = NO_OFFSET  # the offset of its last transactional batch without a marker after it
     ended_offset: int = NO_OFFSET  # of its last marker
 
 

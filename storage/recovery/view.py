@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 Files = Mapping[str, set[int]]  # by file suffix, the base offsets of the files that have it
 
 SETTLED_MS = 20  # a directory that changed later may change again without a new modification time
-VIEW_ATTEMPTS = 5  # to load a directory in which files disappear
-LISTING_ATTEMPTS = 200  # to list it, 20 ms apart: a directory that keeps changing for 4 s is not that of a log
+VIEW_ATTEMPTS = 5  # attempts to load a directory in which files disappear
+LISTING_ATTEMPTS = 200  # attempts to list it, 20 ms apart: a directory that keeps changing for 4 s is not that of a log
 
 
 @dataclass
 class LoadedLog:
-    """What was found in a partition's directory."""
+    """The content of a partition's directory."""
 
     segments: LogSegments
     producers: ProducerStateManager | None  # None for a reader, which loads them when it needs them
@@ -44,10 +44,10 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int  # everything below was synced
-    truncated_bytes: int = 0  # that recovery cut off the end
-    damage: CorruptionError | None = None  # at the log end: the log continues there, but cannot be read
+    truncated_bytes: int = 0  # bytes that recovery cut off the end
+    damage: CorruptionError | None = None  # damage at the log end: the log continues there, but cannot be read
     lost: range | None = None  # offsets below the first segment that were lost, or deleted without a checkpoint
-    key_filters: Sequence[str] | None = None  # the names of files of key filters, ascending; None: not looked for
+    key_filters: Sequence[str] | None = None  # the names of files of key filters, ascending; None: not listed
     snapshots: Collection[int] = ()  # the offsets of producer snapshots that a reader may use
 
 
@@ -77,7 +77,7 @@ class LogViewer(ProducerLoader):
         Excludes an incomplete batch at the end. Raises CorruptRecordError if the log ends below its recovery point.
         """
         for _ in range(VIEW_ATTEMPTS):
-            with suppress(FileNotFoundError):  # compaction or retention went on: list the directory again
+            with suppress(FileNotFoundError):  # compaction or retention changed the directory: list it again
                 return self._view()
         return self._view()
 

@@ -1,4 +1,4 @@
-"""A log directory's own ``__remote_log_metadata``: which of its segments are in a tier, and how far each copy has come.
+"""A log directory's own ``__remote_log_metadata``: the segments in a tier, and the state of each copy.
 
 :class:`MetadataTopic` reads it, in a broker's directory too, and adds to it. May import ``directory`` and ``tiers``.
 """

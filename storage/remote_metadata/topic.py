@@ -18,26 +18,25 @@ class MetadataTopic:
     """Reads and adds the records of a directory."""
 
     def __init__(self, manager: LogManager, known: KnownSegments | None = None) -> None:
-        """Reads nothing yet. ``known``: what was read of the same directory before."""
+        """Reads nothing yet. ``known``: segments that were read from the same directory before."""
         self._manager, self._known = manager, known or KnownSegments()
 
     def segments(self, partition: TopicIdPartition) -> dict[str, SegmentMetadata]:
-        """Returns a partition's segments by id, but those that are deleted; none without the topic.
+        """Returns a partition's segments by id, except deleted ones; none without the topic. Reads new records only.
 
-        Reads what was added since the last call. Raises CorruptionError, with the file, for a record that no broker
-        writes.
+        Raises CorruptionError, with the file, for a record that no broker writes.
         """
         topic = self._manager.find_topic(REMOTE_LOG_METADATA_TOPIC)
         numbers = () if topic is None else topic.partitions
         if len(numbers) and numbers == tuple(range(len(numbers))) and topic is not None and topic.topic_id:
-            numbers = (partition.metadata_partition(len(numbers)),)  # else some may be in other directories
+            numbers = (partition.metadata_partition(len(numbers)),)  # with several, some may be in other directories
         for number in numbers:
             with self._manager.open_reader(*TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)) as reader:
                 self._known.read(reader)
         return self._known.segments(partition)
 
     def finished(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
-        """Returns the segments whose copies are finished, by their offsets. Otherwise as :meth:`segments`."""
+        """Returns the segments whose copies are finished, by their offsets. Otherwise like :meth:`segments`."""
         found = self.segments(partition).values()
         finished = [each for each in found if each.state is SegmentState.COPY_SEGMENT_FINISHED]
         return sorted(finished, key=lambda each: (each.start_offset, each.end_offset))

@@ -1,4 +1,4 @@
-"""Retention: which old segments of a log are deleted, which are kept, why, and until when (Kafka's deleteOldSegments).
+"""Retention: decides which old segments of a log are kept, why, and until when (Kafka's deleteOldSegments).
 
 Whole segments are deleted, from the oldest on, never from the middle. :func:`survey_log` reads a log,
 :func:`plan_retention` decides and changes nothing, :func:`apply_plan` carries the plan out. :func:`retain` does all

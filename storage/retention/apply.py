@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def preview_retention(
     log: LogReader, options: RetentionOptions | None = None, *, as_of_ms: int | None = None
 ) -> RetentionReport:
-    """Returns the report of what :func:`retain` would do. Changes nothing, takes no lock.
+    """Returns the report that :func:`retain` would return. Changes nothing, takes no lock.
 
     ``as_of_ms``: the time to assume; now by default.
     """
@@ -63,7 +63,7 @@ def retain(
 def _decided(log: LogReader, facts: LogFacts, now_ms: int, options: RetentionOptions | None) -> RetentionPlan:
     """Returns the plan. Reads the age of segments to be deleted from their logs, since a time index may be wrong.
 
-    For the next segments to be deleted, adds whether the time that keeps them is that of a transaction's end.
+    For the next segments to be deleted, adds whether the time that keeps them is the end of a transaction.
     """
     decided = plan_retention(facts, log.context.config, now_ms, options)
     if decided.removed:
@@ -118,7 +118,7 @@ def apply_plan(log: Log, decided: RetentionPlan) -> None:
                 segments.remove(segment)
                 mark_deleted(log.context, segment.path(file_names.SNAPSHOT))
                 segment.mark_deleted()
-                if decided.is_local:  # nothing else says that this one is gone, so no newer one may be gone before it
+                if decided.is_local:  # nothing else records this deletion: older segments must be gone first
                     log.context.filesystem.sync_directory(log.context.directory)
         log.context.filesystem.sync_directory(log.context.directory)
 

@@ -28,7 +28,7 @@ class RetentionOptions:
 
 @dataclass(frozen=True)
 class SegmentFate:
-    """Whether a segment is deleted, and why."""
+    """The decision whether a segment is deleted, and why."""
 
     segment: SegmentFacts
     goes: bool
@@ -53,7 +53,7 @@ class SegmentFate:
 
 @dataclass(frozen=True)
 class RetentionPlan:
-    """Which segments of a log to delete and which to keep, as of ``now_ms``."""
+    """The segments of a log to delete and to keep, as of ``now_ms``."""
 
     facts: LogFacts
     now_ms: int
@@ -61,7 +61,7 @@ class RetentionPlan:
     file_delete_delay_ms: int
     check_interval_ms: int
     warnings: tuple[str, ...] = ()
-    is_local: bool = False  # a tier has what is deleted, so the log begins where it did
+    is_local: bool = False  # a tier has the deleted segments, so the log start stays
 
     @property
     def removed(self) -> tuple[SegmentFate, ...]:
@@ -208,7 +208,7 @@ def plan_retention(
     transaction = _transaction_hold(facts)
     readers = [_group_hold(group, offset, facts) for group, offset in sorted(options.keep_for_groups.items())]
     readers += [_table_hold(table, offset, facts) for table, offset in sorted(options.keep_for_tables.items())]
-    readers = [] if is_tiered else readers  # they find in the tier what is deleted here
+    readers = [] if is_tiered else readers  # readers find the deleted records in the tier
     holds = [transaction, *_tier_holds(options, facts)]
     deleted = planner.removed([*holds, *readers])
     fates = (*deleted, *planner.kept(deleted, [*holds, *readers]))
@@ -232,7 +232,7 @@ def _tier_holds(options: RetentionOptions, facts: LogFacts) -> list[_Hold]:
 
 
 def _group_hold(group: str, offset: int, facts: LogFacts) -> _Hold:
-    """Returns the hold on records that a group has not read, except below the log start, where nobody can read."""
+    """Returns the hold on records that a group has not read, except below the log start, where no one can read."""
     bound = max(offset, facts.log_start_offset)
     return _Hold(bound, f"group {group}", f"group {group!r} has read only up to offset {offset}")
 
@@ -244,7 +244,7 @@ def _table_hold(table: str, offset: int, facts: LogFacts) -> _Hold:
 
 
 def _warnings(facts: LogFacts, readers: Sequence[_Hold], held_back: Sequence[SegmentFate]) -> Iterator[str]:
-    """Yields a warning of how much is kept only because the slowest groups or tables do not have it."""
+    """Yields a warning about the amount that is kept only for the slowest groups or tables."""
     if not held_back:
         return
     slowest = min(reader.offset for reader in readers)

@@ -18,12 +18,12 @@ _NO_LIMIT = (
 
 
 class Situation(NamedTuple):
-    """What a policy knows besides the segment to judge, which is the oldest that remains."""
+    """The facts for a policy besides the segment to judge, which is the oldest that remains."""
 
     now_ms: int
     log_start_offset: int
     size: int  # bytes from the segment to the log end
-    segments: int  # from this one to the active one, both counted
+    segments: int  # number of segments from this one to the active one, both counted
     config: LogConfig  # the topic's settings
 
     def without(self, segment: SegmentFacts) -> Situation:
@@ -39,7 +39,7 @@ class RetentionVerdict(NamedTuple):
     """A policy's decision on a segment."""
 
     goes: bool
-    reason: str  # may be empty if the policy keeps the segment only because others decide
+    reason: str  # may be empty if the policy keeps the segment only to leave the decision to others
     until_ms: int | None = None  # the last moment at which time keeps it; None if time does not decide
 
 

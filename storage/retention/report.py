@@ -1,4 +1,4 @@
-"""The report of what retention did or would do, as text: what was deleted, what is kept, why and until when."""
+"""The report of a retention run, or of a dry run, as text: deleted and kept segments, why, and until when."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .plan import RetentionPlan, SegmentFate
 from .survey import DeletedFile
 from .wording import duration
 
-SEGMENTS_SHOWN = 3  # of the kept ones: the oldest, which are next in line
+SEGMENTS_SHOWN = 3  # number of kept segments that are shown: the oldest, which will be deleted next
 
 
 @dataclass(frozen=True)
 class RetentionReport:
-    """What retention did or would do to one log; ``str()`` gives a few lines of text."""
+    """The result of retention of one log, or of a dry run; ``str()`` gives a few lines of text."""
 
     plan: RetentionPlan
     is_dry_run: bool
     files_removed: tuple[DeletedFile, ...]  # from earlier runs: their file.delete.delay.ms has passed
     files_waiting: tuple[DeletedFile, ...]  # from earlier runs
-    is_in_bucket: bool = False  # of an object store, whose objects a collector deletes later
+    is_in_bucket: bool = False  # the log is on an object store, where a collector deletes objects later
 
     def __str__(self) -> str:
         lines = [self._head(), *self._removed(), *self._kept(), *self._files(), *self._warnings()]

@@ -66,7 +66,7 @@ class LogFacts:
 
 
 def survey_log(log: LogReader) -> LogFacts:
-    """Returns what retention must know of a log: offsets, sizes and times of its segments. Changes nothing.
+    """Returns the facts about a log that retention needs: offsets, sizes and times of its segments. Changes nothing.
 
     Raises StorageError if files keep vanishing while it reads.
     """

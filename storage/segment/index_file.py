@@ -1,4 +1,4 @@
-"""What the indexes of a segment share: the file, and sorted pairs of numbers.
+"""The common base of a segment's indexes: the file, and sorted pairs of numbers.
 
 An index keeps its entries in memory, sorted, and writes new ones to its file at once. It reads and creates no file
 before that is needed. One thread at a time, which holds the log's lock, may use an index.
@@ -7,7 +7,7 @@ As in Kafka, the ``.index`` and ``.timeindex`` of an active segment are extended
 cut to the used size when the segment is rolled or closed. After a crash the zeros are still there; therefore entries of
 zeros at the end do not count. Kafka counts them, which is why it always rebuilds the indexes of unflushed segments.
 
-All indexes can be rebuilt from the ``.log``. ``sanity_check`` reports what is wrong with a file. A lookup in a damaged
+All indexes can be rebuilt from the ``.log``. ``sanity_check`` reports faults of a file. A lookup in a damaged
 file does not fail but returns a wrong result; callers must check that a batch begins at the position that they get.
 """
 
@@ -30,7 +30,7 @@ from ..format.tables import Int64s
 
 MAX_INDEX_BYTES: Final = 10 * 1024 * 1024  # segment.index.bytes
 _ENTRIES_AT_FIRST = 16  # grows by doubling
-_BLOCK_ENTRIES = 4096  # reading so many takes hardly longer than reading one
+_BLOCK_ENTRIES = 4096  # reading this many entries takes hardly longer than reading one
 _NEW_ENTRIES = 256  # if other processes added more, the whole file is read again
 
 
@@ -160,7 +160,7 @@ class PairFormat(NamedTuple):
 
 
 class PairIndex(ABC):
-    """What ``.index`` and ``.timeindex`` share: two sorted columns, a capacity in entries, and a file."""
+    """The common base of ``.index`` and ``.timeindex``: two sorted columns, a capacity in entries, and a file."""
 
     FORMAT: PairFormat
     RESERVED_ENTRIES = 0  # slots that only an append with skip_full_check may use

@@ -42,7 +42,7 @@ class Damage(NamedTuple):
 
 
 def inside_segments() -> Holes:
-    """Returns where offsets may be missing in a log of which nothing is known."""
+    """Returns the assumption about missing offsets for a log without further information."""
     return Holes.INSIDE_SEGMENTS
 
 

@@ -23,7 +23,7 @@ from .walk import PROBE_BYTES, SegmentWalk, Window
 
 logger = logging.getLogger(__name__)
 
-TIMED_BYTES = 1024 * 1024  # after the batch with the largest time, to see that none is younger
+TIMED_BYTES = 1024 * 1024  # bytes read after the batch with the largest time, to check that no batch is later
 _OPENED = frozenset({"_file", "offset_index", "time_index", "txn_index"})  # attributes of a segment
 
 
@@ -47,17 +47,17 @@ class SegmentReader(SegmentWalk):
 
     # Class attributes, so that segments that are never asked about need no attributes of their own.
     known_largest: TimestampOffset | None = None
-    _appended_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
-    _appended_end: tuple[int, int] | None = None  # offset and position after them; None: nobody appends
+    _appended_largest: TimestampOffset | None = None  # of batches that may be missing in the time index
+    _appended_end: tuple[int, int] | None = None  # offset and position after them; None: no one appends
     _known_first_timestamp: int | None = None
     walked_end: int | None = None  # the offset after the last batch, if a search for the largest timestamp read it
     walked_size = 0  # the size at that search: an active segment grows
-    record_times: RecordTimes | None = None  # as far as lookups by time have read it
+    record_times: RecordTimes | None = None  # times of the parts that lookups by time have read
     _is_time_index_checked = False
     _is_time_index_distrusted = False
     is_largest_confirmed = False
     read_to = 0  # the end of the last batch that :meth:`remember_end` was given
-    known_tail: tuple[CorruptionError | None] | None = None  # the damage at the end of the file, once it was looked for
+    known_tail: tuple[CorruptionError | None] | None = None  # the damage at the end of the file, once it was checked
 
     def check_follows(self, before: SegmentReader, next_offset: int) -> None:
         """Raises an error unless this segment begins where the segment ``before`` it ends, at ``next_offset``.
@@ -198,7 +198,7 @@ class SegmentReader(SegmentWalk):
 
     @property
     def plain_part(self) -> tuple[int, int]:
-        """Two positions between which there is no transactional batch, as far as is known; forgotten with the file."""
+        """Two positions between which no transactional batch was found; forgotten with the file."""
         return self._last_seen.plain
 
     @plain_part.setter
@@ -275,7 +275,7 @@ class SegmentReader(SegmentWalk):
         return self._appended_largest is None or len(self.offset_index) > 0
 
     def _is_right_about_largest(self) -> bool:
-        """Whether the log agrees with the last time index entry: its batch has that time, and no later one is above it.
+        """Whether the log agrees with the last time index entry: its batch has that time, and no later batch a later.
 
         An active segment may have batches after its last entry, which were read as they were appended; its indexes may
         have entries for batches that were appended since. If the entry's batch is far from the end of the segment, the
@@ -309,7 +309,7 @@ class SegmentReader(SegmentWalk):
         return self._has_made_time_index() or self._batches_from(entry, PROBE_BYTES) is not None
 
     def _has_made_time_index(self) -> bool:
-        """Whether the time index was made of what was checked; its entries may then name any batch of an append."""
+        """Whether the time index was computed from checked batches; entries may then name any batch of an append."""
         return is_made(self.context.filesystem, self.time_index.path)
 
     def _batches_from(self, entry: TimestampOffset, window_bytes: int) -> Window | None:

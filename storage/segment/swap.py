@@ -1,15 +1,16 @@
-"""The protocol that replaces segments by new ones, and what a crash during it leaves in a partition's directory.
+"""The protocol that replaces segments by new ones, and the recovery of a partition's directory after a crash.
 
 New files are written as ``.cleaned``, then renamed to ``.swap`` from the last base offset down; the originals are
 renamed to ``.deleted``, and the ``.swap`` files to their final names. Therefore a ``.swap`` is complete if no
 ``.cleaned`` with a base offset at or below its own exists; it then replaces every original whose base offset is within
 its range. Only one swap is in progress at a time. :func:`swap_in` performs it.
 
-:func:`plan_swaps` makes the same plan for the holder of the maintenance lock, who may finish a swap
+:func:`plan_swaps` makes the same plan for the holder of the maintenance lock, which may finish a swap
 (:func:`carry_out`), and for readers: applied to the names in a listing, it gives the segments that exist.
 
-A compaction never drops from the middle of a log what the rest of it still needs, so a log whose first segments are new
-and whose later ones are old is valid. The order of the steps leaves only logs of this kind, wherever it is interrupted.
+A compaction never drops a record from the middle of a log that the rest of it still needs, so a log whose first
+segments are new and whose later ones are old is valid. The order of the steps leaves only logs of this kind, wherever
+it is interrupted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ON_THEIR_WAY = (file_names.DELETED, file_names.CLEANED, file_names.SWAP)
 
 @dataclass(frozen=True)
 class SwapPlan:
-    """How to finish or undo all unfinished swaps. The lists contain file names in the partition's directory."""
+    """The steps to finish or undo all unfinished swaps. The lists contain file names in the partition's directory."""
 
     undone: list[
         str
@@ -59,7 +60,7 @@ class SwapPlan:
 
 
 def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> SwapPlan:
-    """Returns what to do with each name in a listing of a partition's directory.
+    """Returns the plan for the names in a listing of a partition's directory.
 
     ``next_offset(base)`` returns the offset after the last batch of the ``.log.swap`` with that base offset.
     """

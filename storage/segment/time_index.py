@@ -1,6 +1,6 @@
 """The ``.timeindex`` of a segment: its largest timestamp up to certain offsets (Kafka's TimeIndex).
 
-:class:`RecordTimes` remembers in memory what lookups by time read from the ``.log`` itself.
+:class:`RecordTimes` remembers the times that lookups by time have read from the ``.log`` itself.
 """
 
 from __future__ import annotations
@@ -138,14 +138,14 @@ class RecordTimes:
         self.start = self.end = start
         self.older = older
         self.inode = inode
-        self.next_offset: int | None = None  # after what was read; None: nothing was
+        self.next_offset: int | None = None  # the offset after the parts read; None: nothing was read
         self.largest = NO_RECORD  # of all stretches
         self._stretches: list[tuple[int, int, int]] = []  # position, end position, largest time
 
     def add(self, times: Int64s, end: int, next_offset: int) -> None:
         """Add the next part, from the previous one to position ``end``; ``next_offset`` is the offset after it.
 
-        ``times``: what :func:`times_of_records` returned for the batches of that part.
+        ``times``: the result of :func:`times_of_records` for the batches of that part.
         """
         largest = int(times.max())
         self._stretches.append((self.end, end, largest))

@@ -50,7 +50,7 @@ FILE_KINDS = (file_names.LOG, file_names.INDEX, file_names.TIME_INDEX, file_name
 
 @dataclass(frozen=True)
 class LogContext:
-    """What all segments of a log share: directory, settings, clock and file system."""
+    """The common context of a log's segments: directory, settings, clock and file system."""
 
     directory: str
     config: LogConfig
@@ -58,7 +58,7 @@ class LogContext:
     filesystem: FileSystem
     writable: bool = True
     holes: Callable[[], Holes] = inside_segments  # returns where offsets may be missing
-    after_failure: bool = False  # a write of this process has failed: what loading cuts off is what it left
+    after_failure: bool = False  # a write of this process has failed, so loading cuts off what it left
 
 
 class Window(NamedTuple):
@@ -74,7 +74,7 @@ class Window(NamedTuple):
 
 @dataclass
 class LastSeen:
-    """What was read last, so that repeated questions about the same batches, as in a lookup, need no second read."""
+    """The last read, so that repeated questions about the same batches, as in a lookup, need no second read."""
 
     indexed: OffsetPosition | None = None  # an entry of the offset index that was checked and is correct
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
@@ -182,8 +182,8 @@ class SegmentWalk:
         gets a window of its own.
 
         Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError after the last correct batch, and
-        SegmentRemovedError if the log was truncated while it was read. What is damaged in a file that is kept elsewhere
-        is read again first: it may have been damaged on its way.
+        SegmentRemovedError if the log was truncated while it was read. In a remote file, damaged bytes are first read
+        again, because they may have been damaged on their way.
         """
         read_again_at = -1
         while True:
@@ -386,7 +386,7 @@ class SegmentWalk:
             raise error.located(self.shown_path, window.position) from error
 
     def count_records(self, window: Window) -> int:
-        """Returns how many records a window has; decodes messages of magic 0 and 1, whose headers do not say it."""
+        """Returns the number of records in a window; decodes messages of magic 0 and 1, whose headers lack it."""
         table = window.headers.table
         is_old = table["magic"] < v2.MAGIC
         old = self.decode(window, np.flatnonzero(is_old)).counts.sum() if is_old.any() else 0

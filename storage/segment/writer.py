@@ -139,7 +139,7 @@ class LogSegment(SegmentReader):
         self._count(headers)
 
     def append_batch(self, buffers: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
-        """Do what :meth:`append` does for one batch of ``size`` bytes, which ``buffers`` hold one behind the other.
+        """Do what :meth:`append` does for one batch of ``size`` bytes, which is in ``buffers``, one after the other.
 
         ``max_timestamp`` (ms) is its largest. Needs no table, and so takes a twentieth of the time.
         """
@@ -328,13 +328,13 @@ class LogSegment(SegmentReader):
         return not self._is_index_distrusted
 
     def reset_indexes(self) -> None:
-        """Empty ``.index`` and ``.timeindex``, and forget what was read from the ``.log``."""
+        """Empty ``.index`` and ``.timeindex``, and forget everything read from the ``.log``."""
         self.offset_index.reset()
         self.time_index.reset()
         self.forget()
 
     def forget(self) -> None:
-        """Forget what was read from the ``.log``: the next batch that is counted becomes its first one."""
+        """Forget everything read from the ``.log``: the next counted batch becomes its first one."""
         self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
         self._last_seen = LastSeen()
         self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None

@@ -1,6 +1,6 @@
 """Lists open transactions with the partitions that wait for them, and ends abandoned ones.
 
-An abandoned query must not hold back the last stable offset for ever. While a process holds the lock of a transactional
+An abandoned query must not hold back the last stable offset forever. While a process holds the lock of a transactional
 id, its transaction is not abandoned. Without a held lock, the transaction gets its ``transaction.timeout.ms``, since a
 batch write holds no lock. A decided transaction is completed, no matter which process decided it.
 """
@@ -36,7 +36,7 @@ class OpenPartition(NamedTuple):
     topic: str
     partition: int
     first_offset: int  # of the transaction
-    last_stable_offset: int  # of the partition: equals first_offset if this transaction holds it back
+    last_stable_offset: int  # that of the partition; equals first_offset if this transaction holds it back
     log_end_offset: int
 
     @property
@@ -57,13 +57,13 @@ class OpenTransaction:
     producer_id: int
     epoch: int  # of its records
     state: str  # Ongoing, PrepareCommit, PrepareAbort; Superseded: its producer has a newer epoch; Unknown
-    age_ms: int  # since it began, or since its last record if nothing else is known
+    age_ms: int  # time since it began, or since its last record if nothing else is known
     timeout_ms: int  # of its coordinator; -1: unknown
     partitions: tuple[OpenPartition, ...]  # those with its records; if empty, nothing is held back
 
 
 class Resolution(Enum):
-    """What was done about an open transaction."""
+    """The action taken on an open transaction."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -72,7 +72,7 @@ class Resolution(Enum):
 
 @dataclass(frozen=True)
 class ResolvedTransaction:
-    """An open transaction, and what was done about it, or would be."""
+    """An open transaction, and the action on it, taken or planned."""
 
     transaction: OpenTransaction
     resolution: Resolution
@@ -99,7 +99,8 @@ def open_transactions(
     The directory may be a broker's. ``now_ms``, from which ages are counted, defaults to the manager's clock. Skips
     partitions of internal topics that are missing from the directory: ``TransactionStates.missing`` lists them. Raises
     LogStoreError if another partition cannot be read; with ``failures``, adds the error to that list instead and reads
-    the other partitions. ``look`` opens the log of a partition, for a caller that keeps them; None: the manager does.
+    the other partitions. ``look`` opens the log of a partition, for a caller that keeps logs open; None: the manager
+    opens it.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
     states = {value.producer_id: (name, value) for name, value in _states(manager, failures)}
@@ -117,7 +118,7 @@ def open_transactions(
 
 
 def _states(manager: LogManager, failures: list[LogStoreError] | None) -> Iterable[tuple[str, TransactionLogValue]]:
-    """Returns the states of transactional ids; of a log on an object store, those that have a transaction open."""
+    """Returns the states of transactional ids; for a log on an object store, only those with an open transaction."""
     if manager.bucket is None:
         return TransactionStates(manager).all(failures)
     with manager.bucket.reading() as state:

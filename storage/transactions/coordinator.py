@@ -51,8 +51,8 @@ from .transactional_id import TransactionalIdLock
 from .writer import check_ongoing
 
 TRANSACTION_TIMEOUT_MS = 900_000  # the broker's transaction.max.timeout.ms: it takes over transactions we leave open
-EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767, then another producer id follows
-SNAPSHOT_LAG_BYTES = 1 << 20  # of a log, read in a millisecond; a snapshot for every trigger would cost more
+EPOCH_MAX = 32766  # of records; the last transaction's markers carry 32767, then a new producer id follows
+SNAPSHOT_LAG_BYTES = 1 << 20  # bytes of a log that are read in a millisecond; a snapshot per trigger would cost more
 
 Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
 ABORTED = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
@@ -93,8 +93,8 @@ class TransactionCoordinator:
 
         ``timeout_ms`` is the age at which retention may abort a transaction if no process holds the lock. ``holder``
         describes this process to others that want the lock. The result is a context manager. Raises LogDirLockedError,
-        without waiting, while another process holds the lock; InvalidConfigError for an invalid id or timeout; and as
-        :meth:`recover`.
+        without waiting, while another process holds the lock; InvalidConfigError for an invalid id or timeout; and the
+        errors of :meth:`recover`.
         """
         if not 1 <= timeout_ms <= INT32_MAX:
             raise InvalidConfigError(f"transaction.timeout.ms is {timeout_ms}; it must be from 1 to {INT32_MAX}")
@@ -146,8 +146,8 @@ class TransactionCoordinator:
         """Begins a transaction that may write to ``partitions`` and commit offsets of ``groups``.
 
         The Ongoing state is synced on return. The transaction includes the partitions of ``__consumer_offsets`` that
-        hold the groups. ``counted``: for each partition whose records the committed offsets of the groups count, the
-        offset up to which they do; None: unknown, so that nothing is checked.
+        hold the groups. ``counted``: for each partition whose records the groups' committed offsets count, the end of
+        the counted records; None: unknown, so nothing is checked.
 
         Raises ProgressMismatchError if a counted partition has later transactions (:func:`check_counted`),
         ProducerFencedError if another coordinator took over, UnknownTopicOrPartitionError, StorageError.
@@ -196,7 +196,7 @@ class TransactionCoordinator:
 
     @contextmanager
     def syncing(self, transaction: Transaction) -> Iterator[dict[TopicPartition, int]]:
-        """Syncs what tasks on this machine append during the ``with`` block, so that :meth:`commit` waits for little.
+        """Within the ``with`` block, syncs the appends of tasks on this machine: :meth:`commit` then waits for little.
 
         Yields, for each partition, the base offset of its active segment, which tasks need not sync: pass it to
         :class:`TransactionalWriter` as ``unsynced``. The segment's file is open in this process, so a failing write is

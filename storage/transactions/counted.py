@@ -27,7 +27,7 @@ from .producer_ids import is_of_driver
 from .states import TransactionStates, state_text
 from .transaction import abort_command
 
-LOOK_BYTES = 1 << 20  # read after the counted records of a partition that has forgotten the producer
+LOOK_BYTES = 1 << 20  # bytes read after the counted records of a partition that has forgotten the producer
 UNKNOWN = -1
 
 
@@ -112,7 +112,7 @@ def _windows(log: Log, start: int, window_bytes: int) -> Iterator[Window]:
 
 
 def _steps(window: Window, producer_id: int, start: int) -> Iterator[tuple[int, bool | None]]:
-    """Yields the epoch of each batch of a producer's transactions, and what it is: a commit, an abort, or records."""
+    """Yields the epoch of each batch of a producer's transactions, and its kind: a commit, an abort, or records."""
     headers = window.headers
     table = headers.table
     is_its = (table["producer_id"] == producer_id) & (table["base_offset"] >= start) & headers.is_transactional
@@ -158,7 +158,7 @@ def _uncounted(
 
 
 def _way_out(states: TransactionStates, partition: TopicPartition, log: Log, producer_id: int) -> str:
-    """Returns what else to do if the newest transaction is open, since it may be somebody else's; else nothing."""
+    """Returns further advice if the newest transaction is open, because it may be another writer's; otherwise ""."""
     known = log.producers.last_entry(producer_id)
     if known is None or not known.in_transaction:
         return ""

@@ -46,14 +46,14 @@ class Ending:
     ) -> TransactionLogValue:
         """Writes the Prepare state, which decides the transaction, and syncs it; returns it.
 
-        ``partitions`` are those that will get markers. Raises as :meth:`TransactionStates.replace`.
+        ``partitions`` are those that will get markers. Raises the errors of :meth:`TransactionStates.replace`.
         """
         decided = prepared_state(value, partitions, self._states.manager.clock.now_ms(), commit=commit)
         self._states.replace(self._transactional_id, value, decided)
         return decided
 
     def write_markers(self, decided: TransactionLogValue) -> None:
-        """Writes and syncs the markers that are missing; the decision must be synced before.
+        """Writes and syncs the missing markers; the decision must be synced before.
 
         After a crash, some markers are on disk; a second call writes only the others.
         """

@@ -1,6 +1,6 @@
 """Finds and aborts hanging transactions: open in a partition, but known to no coordinator (Kafka's KIP-664).
 
-A hanging transaction holds back the last stable offset of its partition for ever. As with ``kafka-transactions``,
+A hanging transaction holds back the last stable offset of its partition forever. As with ``kafka-transactions``,
 ``--find-hanging`` lists them, and ``--abort`` writes an abort marker by hand.
 """
 
@@ -42,7 +42,7 @@ class HoldingTransaction(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """An open transaction of a partition that no transactional id of the log has, as if nobody had begun it."""
+    """An open transaction of a partition that belongs to no transactional id of the log."""
 
     transaction: HoldingTransaction
     abort: str  # the command that ends it
@@ -102,7 +102,7 @@ def find_hanging(
     """
     known = [*TransactionStates(manager).all([] if failures is not None else None)]  # open_transactions reports them
     found = open_transactions(manager, now_ms=now_ms, failures=failures)
-    is_remote = manager.bucket is not None  # where a gateway, or retention, ends it after its own timeout
+    is_remote = manager.bucket is not None  # there, a gateway or retention ends it after its own timeout
     old = (each for each in found if each.age_ms >= max(max_timeout_ms, each.timeout_ms if is_remote else 0))
     return [hanging for each in old if (hanging := _hanging_part(known, each)).partitions]
 
@@ -139,10 +139,10 @@ def abort_transaction(
 
     Like Kafka's tool, gives the marker the producer's epoch and the coordinator's epoch, 0 if that is unknown. The
     marker is synced on return; after a crash before that, the log has the whole marker or none of it. With ``dry_run``,
-    writes nothing. On an object store, the transaction is aborted in all partitions, and its gateway is told when it
-    goes on. Raises InvalidTxnStateError if no open transaction begins at the offset or a coordinator will end
-    it, and LogDirLockedError while a broker runs on the directory. If no readable partition of ``__transaction_state``
-    has the transaction and another one cannot be read, raises the error of that one.
+    writes nothing. On an object store, the transaction is aborted in all partitions, and its gateway gets an error when
+    it continues. Raises InvalidTxnStateError if no open transaction begins at the offset or a coordinator will end it,
+    and LogDirLockedError while a broker runs on the directory. If no readable partition of ``__transaction_state`` has
+    the transaction and another one cannot be read, raises the error of that one.
     """
     with manager.open_reader(topic, partition) as reader:
         found = _beginning_at(reader, start_offset)
@@ -181,7 +181,7 @@ def _check_hangs(manager: LogManager, partition: TopicPartition, found: HoldingT
     unread: list[LogStoreError] = []
     coordinator = _coordinator_of(TransactionStates(manager).all(unread), partition, found.producer_id, found.epoch)
     if coordinator is None and unread:
-        raise unread[0]  # it may hold the one that ends it
+        raise unread[0]  # the unread partition may have the id that ends it
     if coordinator is not None:
         transactional_id, value = coordinator
         raise InvalidTxnStateError(

@@ -17,7 +17,7 @@ from ..writing.log import Log
 from .producer_ids import allot_producer_id, is_known
 from .states import TransactionStates
 
-TRIES = 3  # of an append: a disk that fails this often will not recover soon
+TRIES = 3  # attempts of an append: a disk that fails this often will not recover soon
 
 
 class _Position(NamedTuple):
@@ -39,9 +39,9 @@ class _Position(NamedTuple):
 
 @dataclass
 class _Attempt:
-    """An append that may need several tries: a try leaves out what those before it left in the log.
+    """An append that may need several tries; each try leaves out records that earlier tries left in the log.
 
-    The log knows a repetition by itself only among the last five batches of a producer.
+    The log itself detects a repetition only among the last five batches of a producer.
     """
 
     records: Records
@@ -66,7 +66,7 @@ class _Attempt:
     def appended(self, log: Log) -> int:
         """Returns how many of the records, the first ones, are in the log."""
         reached = (log.next_sequence(self.position.producer) - self.position.next_sequence) % 2**31
-        return reached if reached <= len(self.records) else 0  # else another log is there now
+        return reached if reached <= len(self.records) else 0  # otherwise, there is another log now
 
 
 class IdempotentProducer:
@@ -89,8 +89,8 @@ class IdempotentProducer:
         """Appends to a partition, as :meth:`Log.append_records`; synced on return.
 
         If the disk fails, recovers the log and repeats the append: sequence numbers show which records are in the log.
-        Raises as append_records; InvalidTopicError for an internal topic; UnfinishedAppendError once the disk has
-        failed :data:`TRIES` times, after which some or all of the records may be in the log.
+        Raises the errors of append_records; InvalidTopicError for an internal topic; UnfinishedAppendError once the
+        disk has failed :data:`TRIES` times, after which some or all of the records may be in the log.
         """
         check_takes_records(topic)
         topic_partition = TopicPartition(topic, partition)
@@ -98,7 +98,7 @@ class IdempotentProducer:
         for tries_left in reversed(range(TRIES)):
             try:
                 log = self._manager.open_log(*topic_partition)
-                with log.exclusively():  # from checking what the log knows of the id to the append
+                with log.exclusively():  # held from the check of the log's state of the id until the append
                     attempt = attempt or _Attempt(records, self._position(topic_partition, log))
                     info = attempt.append(log, fields)
                 self._positions[topic_partition] = attempt.position.after(len(records))

@@ -56,10 +56,10 @@ def is_known(producer_id: int, logs: Collection[Log]) -> bool:
 
 
 def allot_producer_id(states: TransactionStates, logs: Collection[Log], *, count: int = 1) -> int:
-    """Returns the next free id, which none of ``logs`` knows, the partitions to be written to.
+    """Returns the next free id that no partition in ``logs`` knows: the partitions to be written to.
 
-    With ``count``, the ids from there on are the caller's too, as many in all. Durable on return: no later call returns
-    the same id, unless the file is lost or restored.
+    With ``count``, the caller gets this many consecutive ids, beginning with the returned one. Durable on return: no
+    later call returns the same id, unless the file is lost or restored.
     """
     manager = states.manager
     path = manager.path(PRODUCER_IDS_FILE)

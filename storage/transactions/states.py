@@ -67,7 +67,7 @@ class StateChange(NamedTuple):
 
 
 class AtOnce(NamedTuple):
-    """What :meth:`TransactionStates.replace_at_once` did with each change: its error, or the log to be synced."""
+    """The result of :meth:`TransactionStates.replace_at_once` for each change: its error, or the log to be synced."""
 
     errors: Sequence[Exception | None]
     logs: Sequence[Log | None]
@@ -76,7 +76,7 @@ class AtOnce(NamedTuple):
 class TransactionStates:
     """The states in ``__transaction_state`` of one log directory.
 
-    The manager caches what was read, so that each call reads only newer records.
+    The manager caches states, so that each call reads only newer records.
     """
 
     def __init__(self, manager: LogManager, *, partitions: int = INTERNAL_PARTITIONS) -> None:
@@ -97,17 +97,17 @@ class TransactionStates:
     def newest(self, transactional_id: str) -> TransactionLogValue | None:
         """Returns the state of a transactional id; None if it has none. Takes no lock.
 
-        Reads what was written since the last call. Raises UnknownTopicOrPartitionError if the partition of the id is
+        Reads records written since the last call. Raises UnknownTopicOrPartitionError if the partition of the id is
         missing from the directory or cannot be determined.
         """
         return self._logs.values(transactional_id).get(TransactionLogKey(transactional_id))
 
     def one_look(self) -> AbstractContextManager[None]:
-        """As :meth:`CoordinatorLogs.one_look`, for :meth:`newest`."""
+        """Like :meth:`CoordinatorLogs.one_look`, for :meth:`newest`."""
         return self._logs.one_look()
 
     def newest_to_write(self, transactional_id: str) -> TransactionLogValue | None:
-        """As :meth:`newest`, for a coordinator: repairs the log after a power cut.
+        """Like :meth:`newest`, for a coordinator: repairs the log after a power cut.
 
         See :meth:`CoordinatorLogs.values_to_write`. May take the append lock of the partition.
         """
@@ -124,11 +124,11 @@ class TransactionStates:
                 yield key.transactional_id, value
 
     def describe_partitions(self, count: int) -> TopicDescription:
-        """As :meth:`CoordinatorLogs.describe`, for ``__transaction_state``."""
+        """Like :meth:`CoordinatorLogs.describe`, for ``__transaction_state``."""
         return self._logs.describe(count)
 
     def unreadable(self, partitions: Iterable[int] | None = None) -> list[InvalidRecordError]:
-        """As :meth:`CoordinatorLogs.unreadable`, after :meth:`all`, or after :meth:`read`."""
+        """Like :meth:`CoordinatorLogs.unreadable`, after :meth:`all`, or after :meth:`read`."""
         return self._logs.unreadable(partitions)
 
     def read(self, partition: int) -> None:
@@ -172,8 +172,8 @@ class TransactionStates:
     def replace_all(self, changes: Sequence[StateChange]) -> list[Exception | None]:
         """Writes several states, in order and unsynced; returns the error of each, as :meth:`replace` raises it.
 
-        Those in one partition share a lock and a batch. If the batch is refused, each gets one of its own. An error may
-        be an OSError, too.
+        States in one partition share a lock and a batch. If the batch is refused, each gets one of its own. An error
+        may be an OSError, too.
         """
         errors: list[Exception | None] = [None] * len(changes)
         by_partition: dict[TopicPartition, list[int]] = {}
@@ -202,9 +202,9 @@ class TransactionStates:
     def _replace_in(
         self, partition: TopicPartition, changes: Sequence[StateChange], *, sync: bool
     ) -> list[LogStoreError | None]:
-        """Writes the states in one partition that fit those before them; returns what is wrong with each of the others.
+        """Writes the states in one partition that fit those before them; returns the errors of the others.
 
-        Raises what concerns all of them.
+        Raises errors that concern all of them.
         """
         log = self.manager.open_log(*partition)
         with log.exclusively():
@@ -226,7 +226,7 @@ class TransactionStates:
         return errors
 
     def replace_at_once(self, changes: Sequence[StateChange]) -> AtOnce | None:
-        """As :meth:`replace_all`, if that waits for no thread, no process and no sync; None: it did nothing.
+        """Like :meth:`replace_all`, if it need not wait for a thread, a process or a sync; None: nothing was done.
 
         Several threads may call this and the other methods, if only one does at a time.
         """
@@ -258,7 +258,7 @@ class TransactionStates:
         return found
 
     def _is_at_hand(self, log: Log, partition: int, entries: Sequence[_Entry], locked: ExitStack) -> bool:
-        """Takes the lock of a log until ``locked`` ends, if nobody else has it, all was read, and there is room."""
+        """Takes the lock of a log until ``locked`` ends, if it is free, everything was read, and there is room."""
         size = LAYOUT.itemsize + sum(RECORD_BYTES_MAX + len(key) + len(value) for key, value in entries)
         try:
             return (
@@ -266,7 +266,7 @@ class TransactionStates:
                 and self._logs.latest(partition).has_all_of(log)
                 and log.has_room(size, len(entries), self.manager.clock.now_ms())
             )
-        except (LogStoreError, OSError):  # which the usual way reports
+        except (LogStoreError, OSError):  # the usual way reports it
             return False
 
     def _replace_or_fail(
@@ -280,13 +280,13 @@ class TransactionStates:
             return [self._replace_or_fail(log, partition, [change])[0] for change in changes]
 
     def sync_logs(self, logs: Iterable[Log]) -> Mapping[Log, StorageError]:
-        """Syncs logs of :meth:`replace_at_once`, each once; returns what failed. For any one thread."""
+        """Syncs logs of :meth:`replace_at_once`, each once; returns the errors. For any one thread."""
         each = list(dict.fromkeys(logs))
         found = zip(each, self._sync_threads.sync(each), strict=True)
         return {log: failure for log, failure in found if failure is not None}
 
     def sync(self, transactional_ids: Iterable[str]) -> None:
-        """Syncs what was written unsynced for these ids; those of one partition share a sync. Raises StorageError."""
+        """Syncs unsynced states of these ids; those in one partition share a sync. Raises StorageError."""
         logs = {self._logs.partition_to_write(each): self._log(each) for each in transactional_ids}
         for failure in self._sync_threads.sync(list(logs.values())):
             if failure is not None:
@@ -322,7 +322,7 @@ def _checked(
     values: Mapping[TransactionLogKey, TransactionLogValue],
     unreadable: Mapping[TransactionLogKey, LogStoreError],
 ) -> tuple[list[LogStoreError | None], list[StateChange]]:
-    """Returns what is wrong with each change, after ``values`` and the changes before it, and those that are right."""
+    """Returns the errors of invalid changes, given ``values`` and earlier changes, and the valid changes."""
     errors: list[LogStoreError | None] = []
     newer: dict[str, TransactionLogValue] = {}
     right = []

@@ -23,7 +23,7 @@ class Transaction:
 
     transactional_id: str
     producer_id: int
-    epoch: int  # of its records; its markers have the next one
+    epoch: int  # the epoch of its records; its markers have the next one
     partitions: tuple[TopicPartition, ...]  # all that it may touch, ascending
     timeout_ms: int  # the age at which retention aborts it, unless its transactional id is locked
     start_ms: int = -1  # time when it began
@@ -112,7 +112,7 @@ def prepared_state(
     """Returns the Prepare state, which decides the transaction in state ``before``; ``partitions`` will get markers.
 
     The state and the markers have an epoch that is one above that of the records. Without ``raise_epoch`` they have the
-    records' own, for a client of Kafka that ends its transaction and goes on with its epoch.
+    records' own, for a client of Kafka that ends its transaction and keeps its epoch.
     """
     is_fenced = before.transaction_status is TransactionState.PREPARE_EPOCH_FENCE  # a broker has raised it already
     return replace(

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def check_transactional_id(text: str, name: str = "transactional id") -> None:
     """Raises InvalidConfigError for an id that no key of ``__transaction_state`` can hold.
 
-    ``name`` is what the error calls the id, for example the option that set it.
+    ``name`` is the id's name in the error, for example the option that set it.
     """
     try:
         size = len(text.encode())

@@ -16,7 +16,7 @@ from .states import TransactionStates, state_text
 from .transaction import Transaction
 
 NOTHING_UNSYNCED: Mapping[TopicPartition, int] = MappingProxyType({})
-WRITE_BACK_BYTES = 1 << 18  # of an append: smaller ones are written out once, by the sync at the end
+WRITE_BACK_BYTES = 1 << 18  # size of an append; smaller ones are only written out by the sync at the end
 
 
 class TransactionalWriter:
@@ -52,7 +52,7 @@ class TransactionalWriter:
         transaction writes the state before it takes this lock, so that no record can follow the marker.
 
         Raises TransactionRefusedError, with nothing written, if the transaction is no longer ongoing, and ValueError
-        for a partition that is not part of the transaction; otherwise as :meth:`Log.append_transactional`.
+        for a partition that is not part of the transaction; and the errors of :meth:`Log.append_transactional`.
         """
         topic_partition = TopicPartition(topic, partition)
         if topic_partition not in self._partitions:

@@ -1,4 +1,4 @@
-"""Messages of Kafka 0.7, as a fetch brought them, as batches for a log of today."""
+"""Converts fetched messages of Kafka 0.7 to batches for a log of today."""
 
 from __future__ import annotations
 

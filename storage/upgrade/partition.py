@@ -1,10 +1,9 @@
 """Copies one partition of 0.7 to a log of today, from where an earlier run stopped.
 
 An earlier run needs no notes: a source gives its messages in the same order again, so the number of records in the
-target says where to go on. The records that are there are compared with the source.
-
-While the target lacks records of the source, a directory ``orders-0.unfinished`` beside it says so to ``verify``. It
-stays after damage in the source, behind which nothing is copied.
+target shows where to continue. Existing records are compared with the source. While the target lacks records of the
+source, a directory ``orders-0.unfinished`` beside it shows that to ``verify``. It stays after damage in the source,
+because nothing after the damage is copied.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from .position_table import PositionTableWriter, Row, read_rows
 
 
 class Copied(NamedTuple):
-    """What a run did for a partition."""
+    """The result of a run for a partition."""
 
     first_position: int  # of the source, when it ran
     end_position: int
@@ -53,7 +52,7 @@ class PartitionCopy:
         records of the source, in order, and no table or that of an earlier run; all records; all records and their
         table; no mark. Run again, it ends the same. Raises ProgressMismatchError if the target
         has other records than the source; CorruptRecordError and its kin, with path and position, for damage in the
-        source, after the records before it; and what :meth:`Log.append_records` raises.
+        source, after the records before it; and the errors of :meth:`Log.append_records`.
         """
         try:
             copied = self._run()
@@ -90,7 +89,7 @@ class PartitionCopy:
         return Copied(position, self.source.end, offset, max(offset - end, 0))
 
     def _take_over(self, table: PositionTableWriter) -> int:
-        """Copies the rows of an earlier run for what the source no longer has; returns the offset of its first message.
+        """Copies an earlier run's rows for messages that the source no longer has; returns the source's first offset.
 
         That is 0, unless files were deleted since an earlier run.
         """
@@ -109,7 +108,7 @@ class PartitionCopy:
         return 0
 
     def _records(self) -> Iterator[Records]:
-        """Yields the source's messages, with the time of the last change of their file: 0.7 knows no other."""
+        """Yields the source's messages, with the time of their file's last change, the only time in 0.7."""
         for start, end in self.source.segments:
             time_ms = self.source.modified_ms(start)
             for records in self.source.records(start, end):

@@ -33,8 +33,8 @@ class Row(NamedTuple):
 def read_rows(path: str, filesystem: FileSystem) -> Iterator[Int64s]:
     """Yields the rows of a table in pieces of about a megabyte, shape (rows, 2): positions and offsets.
 
-    Raises FileNotFoundError if there is no table; CorruptCheckpointError, with the path, for what is none, is cut off,
-    or is not in order.
+    Raises FileNotFoundError if there is no table; CorruptCheckpointError, with the path, if the file is not a table, is
+    truncated, or is not in order.
     """
     with filesystem.open(path, "read") as file:
         size, at, rest, last = file.size(), len(HEADING), b"", -1

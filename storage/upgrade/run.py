@@ -1,4 +1,4 @@
-"""The upgrade of a directory: its topics are made in the target, then each partition is copied by itself."""
+"""The upgrade of a directory: creates its topics in the target, then copies each partition by itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UpgradeRun:
     """An upgrade, for all of its tasks. Can be pickled."""
 
     source: str  # the directory of 0.7
-    target: str  # the log directory to make, or to go on with
+    target: str  # the log directory to create, or to continue with
     positions: str  # the directory of the tables
     configs: Mapping[str, str] = field(default_factory=dict)  # of the topics to make
     filesystem: FileSystem = field(default_factory=LocalFileSystem)
@@ -57,7 +57,7 @@ def upgrade_partitions(run: UpgradeRun, runner: Runner) -> Iterator[PartitionOut
     """Makes the topics of the source in the target, and copies each partition; yields an outcome for each.
 
     On disk after each step: some of the topics, whole, but empty; all topics; some partitions copied, as
-    :meth:`.partition.PartitionCopy.run` says. Killed at any step and run again, it ends the same. Raises
+    :meth:`.partition.PartitionCopy.run` says. If it is killed at any step and run again, the result is the same. Raises
     InvalidConfigError if source and target are one directory, LogDirLockedError if another upgrade runs, and
     NotALogDirError for a source without partitions, and for a target that is no log directory.
     """

@@ -4,6 +4,5 @@
 :func:`verify_segment` checks one, in any process and order, and :func:`join` combines the results.
 
 Verification changes nothing and takes no lock. Damage does not end it: it continues at the next sound batch. While a
-writer appends, unfinished writes are no damage: only bytes that were synced once, or that a sound batch follows, can be
-damaged.
+writer appends, unfinished writes are not damage: only bytes that were synced, or that precede a sound batch, can be.
 """

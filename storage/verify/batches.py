@@ -24,9 +24,9 @@ from ..segment.walk import Window
 from .findings import Findings, Kind
 
 UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15
-DECODED_BATCHES = 256  # at a time, so that the offsets and timestamps of their records fit the cache
+DECODED_BATCHES = 256  # batches decoded at a time: the offsets and timestamps of their records fit the cache
 
-_ODDITIES = (  # by name of the bit, so that a program that only lists partitions loads no kernels
+_ODDITIES = (  # bits are given by name, so that a program that only lists partitions loads no kernels
     ("HAS_ATTRIBUTES", Kind.ODD_ATTRIBUTES, "a record has attribute bits, which have no meaning"),
     ("IS_PADDED", Kind.ODD_VARINT, "a number in a record is padded with bytes that it does not need"),
 )
@@ -39,7 +39,7 @@ class BatchFindings(NamedTuple):
     path: str
 
     def add(self, kind: Kind, window: Window, row: int, what: str) -> None:
-        """Adds a finding about the batch in row ``row`` of a window; if it is BAD_RECORDS, all of them are lost."""
+        """Adds a finding about the batch in row ``row`` of a window; for BAD_RECORDS, all its records are lost."""
         header = window.headers.table[row]
         position, offset = window.position + int(header["position"]), int(header["base_offset"])
         lost = (offset, int(header["last_offset"])) if kind is Kind.BAD_RECORDS else None

@@ -114,7 +114,7 @@ class Finding:
     kind: Kind
     path: str
     position: int | None  # byte in the file; None: the file as a whole
-    offset: int | None  # of the record or batch; None: unknown or not applicable
+    offset: int | None  # offset of the record or batch; None: unknown or not applicable
     what: str
     lost: tuple[int, int] | None = None  # the first and the last offset whose records are lost; None: none, or unknown
 

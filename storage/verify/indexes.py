@@ -32,7 +32,7 @@ class IndexFile(NamedTuple):
 def read_index(filesystem: FileSystem, path: str, kind: Kind, entry_bytes: int, findings: Findings) -> IndexFile:
     """Reads an index file; adds a finding of ``kind`` if the file has a wrong length or is too large to be checked.
 
-    Skips the entries of an offset index that was made of what was checked: they may name any batch of an append.
+    Skips the entries of an offset index that was computed from checked batches: they may name any batch of an append.
     """
     status = filesystem.status(path)
     if status is None:
@@ -53,7 +53,7 @@ def read_index(filesystem: FileSystem, path: str, kind: Kind, entry_bytes: int, 
 
 
 class _Entries(NamedTuple):
-    """The entries of an index, sorted by the order in which the batches that they refer to are read."""
+    """The entries of an index, in the order in which their batches are read."""
 
     keys: Int64s  # ascending: positions in an offset index, offsets in a time index
     values: Int64s

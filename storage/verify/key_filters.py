@@ -18,11 +18,11 @@ class FilterPlace(NamedTuple):
     """The file that has the filter of a segment, if there is one."""
 
     name: str
-    is_first: bool  # of the segments with this file: what is wrong with the whole file is found with it
+    is_first: bool  # the first segment of this file, which gets the findings about the file as a whole
 
 
 def check_key_filter(context: LogContext, base_offset: int, place: FilterPlace, findings: Findings) -> None:
-    """Adds what is wrong with the filter of a sound, closed segment, if it has one; reads the segment once more."""
+    """Adds findings about the filter of a sound, closed segment, if it has one; reads the segment once more."""
     files = FilterFiles(context, [place.name])
     try:
         with files.opened(place.name) as file, closing(SegmentReader(context, base_offset)) as segment:

@@ -1,4 +1,4 @@
-"""Checks a partition's log: each segment, and what only all segments together show, such as a missing one."""
+"""Checks a partition's log: each segment, and facts that only all segments together show, such as a missing one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CheckpointedOffsets:
 
 @dataclass(frozen=True)
 class LogFindings:
-    """The content of a partition's log, and what is wrong with it."""
+    """The content of a partition's log, and the findings about it."""
 
     findings: tuple[Finding, ...]
     log_end_offset: int
@@ -140,7 +140,7 @@ def join(
     _check_checkpoints(context, checkpointed, results, findings)
     _check_newest_snapshot(context, results, findings)
     epochs = _check_epochs(context, results, log_end_offset, findings)
-    if checkpointed.log_start_offset is None:  # else a broker's tier may have the records below the first segment
+    if checkpointed.log_start_offset is None:  # otherwise a broker's tier may have the records below the first segment
         _check_start(context, results, epochs, [*of_names], findings)
     _check_metadata(context, findings)
     found = [*of_names, *(each for result in results for each in result.findings), *findings.all()]
@@ -165,7 +165,7 @@ def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:
 
 
 def _following_on(segment: SegmentToVerify, results: list[SegmentFindings]) -> SegmentToVerify:
-    """Returns ``segment`` with what the segments before it show: the producer state, and whether the log is compacted.
+    """Returns ``segment`` with facts from earlier segments: the producer state, and whether the log is compacted.
 
     The producer state is unknown if offsets are missing before the segment, or the one before is damaged.
     """
@@ -213,7 +213,7 @@ def _add_missing_aborts(context: LogContext, results: Iterable[SegmentFindings],
 
 
 def _check_newest_snapshot(context: LogContext, results: Sequence[SegmentFindings], findings: Findings) -> None:
-    """Adds a finding if the roll to the newest segment has no snapshot: brokers then know no producer before it."""
+    """Adds a finding if no snapshot is at the start of the newest segment: brokers then forget earlier producers."""
     if len(results) < 2 or not any(result.closing for result in results[-2:]):
         return
     base = results[-1].segment.base_offset

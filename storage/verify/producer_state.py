@@ -38,8 +38,8 @@ class Snapshot(NamedTuple):
 def read_snapshot(filesystem: FileSystem, path: str, offset: int, findings: Findings) -> Snapshot | None:
     """Reads a snapshot. Returns None if it does not exist, and None with a finding if it is unreadable.
 
-    Also returns None for one that is shown at the end of a log on an object store: it has the producers of the last
-    segment that was put, and commits have those that wrote since.
+    Also returns None for the snapshot shown at the end of a log on an object store: it has the producers of the last
+    segment that was put, and commits have later ones.
     """
     status = filesystem.status(path)
     try:

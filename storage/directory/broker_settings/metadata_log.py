@@ -225,7 +225,7 @@ def _messages(values: Iterable[bytes]) -> Iterator[_Message]:
             yield from (pending or ()) if kind == END_TRANSACTION else ()
             pending = None
         elif kind in _SCHEMAS:
-            reader.flexible = kind != PARTITION  # whose tags follow fields that are not read
+            reader.flexible = kind != PARTITION  # its tags follow fields that are not read
             message: _Message = _SCHEMAS[kind].read(reader, version)
             if pending is None:
                 yield message

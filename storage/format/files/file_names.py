@@ -32,7 +32,7 @@ INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
-EPOCHS = ".leader_epoch_checkpoint"  # beside a segment in an object store, as Kafka's tiered storage names it (KIP-405)
+EPOCHS = ".leader_epoch_checkpoint"  # leader epochs of a segment in a tier, as Kafka names them (KIP-405)
 KEY_FILTER = ".keyfilter"  # ours: filters of the keys in this segment and later ones; Kafka ignores it
 
 DELETED = ".deleted"

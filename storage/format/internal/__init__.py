@@ -1,4 +1,4 @@
-"""What Kafka itself writes as records: control records, and keys and values of the internal topics.
+"""Records that Kafka itself writes: control records, and keys and values of the internal topics.
 
-``message_schema`` decodes a message by Kafka's own schema; ``internal_topics`` says which record is which.
+``message_schema`` decodes a message by Kafka's own schema; ``internal_topics`` identifies the kinds of records.
 """

@@ -1,7 +1,8 @@
-"""The consumers' own protocol (``ConsumerProtocol``): what members of a classic group that assigns partitions say.
+"""The consumers' own protocol (``ConsumerProtocol``): messages of the members of classic groups.
 
-Subscriptions and assignments are bytes to the broker. They are in JoinGroup and SyncGroup, and in the members of a
-group's record. A version newer than the newest known begins alike and is read as that, as by Kafka's clients.
+Subscriptions and assignments are opaque bytes to the broker. They are in JoinGroup and SyncGroup, and in the members of
+a group's record. A version newer than the newest known one begins alike, and is read like that one, as by Kafka's
+clients.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """``ConsumerProtocolSubscription``: the topics that a member asks for, and what it has."""
+    """``ConsumerProtocolSubscription``: the topics that a member asks for, and the partitions that it has."""
 
     topics: tuple[str, ...] = ()
     user_data: bytes | None = None
@@ -69,13 +70,13 @@ def decode_assignment(data: Buffer) -> Assignment:
 
 
 def decode_whole_assignment(data: Buffer) -> Assignment:
-    """As :func:`decode_assignment`, with the assignor's own data, which must be there."""
+    """Like :func:`decode_assignment`, with the assignor's own data, which must be there."""
     found: Assignment = _ASSIGNMENT.decode(data) if len(data) else Assignment()
     return found
 
 
 def encode_assignment(version: int, assignment: Assignment) -> bytes:
-    """Returns the bytes of an assignment; a version newer than the newest known is written as that."""
+    """Returns the bytes of an assignment; a version newer than the newest known one is written as the latter."""
     return _ASSIGNMENT.encode(min(version, NEWEST), assignment)
 
 
@@ -89,7 +90,7 @@ def decode_subscription(data: Buffer) -> Subscription:
 
 
 def decode_whole_subscription(data: Buffer) -> Subscription:
-    """As :func:`decode_subscription`, with all fields of the version, which must be there."""
+    """Like :func:`decode_subscription`, with all fields of the version, which must be there."""
     found: Subscription = _SUBSCRIPTION.decode(data)
     return found
 

@@ -34,7 +34,7 @@ class ControlType(IntEnum):
 class MarkerRecord(NamedTuple):
     """The content of a transaction marker."""
 
-    is_commit: bool  # else abort
+    is_commit: bool  # otherwise an abort
     coordinator_epoch: int
     timestamp: int  # ms
 

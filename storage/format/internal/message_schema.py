@@ -202,7 +202,7 @@ class Field(NamedTuple):
     name: str
     kind: Kind
     versions: range = range(100)
-    tag: int | None = None  # None: untagged, in order; else after the others, in flexible versions only
+    tag: int | None = None  # None: untagged, in order; tagged fields follow the others, in flexible versions only
     default: Any = NO_DEFAULT  # of a tagged field: omitted if it has this value
 
 

@@ -22,11 +22,11 @@ from .message_schema import FieldDecoder
 AnyGroupKey = OffsetCommitKey | GroupMetadataKey | GroupRecordKey
 
 STATE_TOPICS = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
-LATER_KINDS_MAX = 64  # kinds that a later release may have; a larger number, or a negative one, is none
+LATER_KINDS_MAX = 64  # kinds that a later release may have; larger numbers and negative ones are damage
 
 
 class LaterKindError(InvalidRecordError):
-    """A key of a kind that only later releases know: a sound record, for others."""
+    """A key of a kind that only later releases know: the record is sound, but for others."""
 
 
 def read_group_key(data: Buffer) -> AnyGroupKey:
@@ -53,7 +53,7 @@ def _unknown(data: Buffer) -> InvalidRecordError:
 
 
 def check_state_record(topic: str, data: Buffer, value: Buffer | None) -> None:
-    """Raises what :func:`read_group_key` or :func:`read_transaction_key` raises for a key, and the same for its value.
+    """Raises the errors of :func:`read_group_key` or :func:`read_transaction_key`, for a key and its value.
 
     ``topic``: one of :data:`STATE_TOPICS`.
     """

@@ -113,13 +113,13 @@ def placed(data: memoryview, base_offset: int, leader_epoch: int) -> tuple[bytes
 
 
 def produced(data: memoryview, header: Header) -> tuple[bytes, memoryview]:
-    """Returns the batch ``data`` with ``header``, but for its checksum, which is computed; copies no records."""
+    """Returns the batch ``data`` with ``header`` and a computed checksum; copies no records."""
     records = data[_HEADER.size :]
     return encode_header(header, records), records
 
 
 def encode_header(header: Header, records: Buffer) -> bytes:
-    """Returns the bytes of a header, but with the checksum of a batch in which ``records``, encoded, follow it."""
+    """Returns the bytes of a header with the checksum of a batch in which the encoded ``records`` follow it."""
     data = _HEADER.pack(*header)
     checked = data[CHECKED_FROM:]
     return data[:CRC_AT] + crc.crc32c(records, crc.crc32c(checked)).to_bytes(4) + checked

@@ -1,6 +1,6 @@
-"""Encodes a batch of few records without tables: a coordinator writes some for each commit.
+"""Encodes a batch of few records without tables; a coordinator writes such batches for each commit.
 
-By way of columns, a batch costs some 400 µs of Python whatever it holds; this way a record costs some 3 µs.
+Through columns, any batch takes some 400 µs of Python; this way a record takes some 3 µs.
 """
 
 from __future__ import annotations

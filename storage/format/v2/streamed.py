@@ -1,6 +1,6 @@
 """Surveys the records of a compressed batch while they are decompressed, without holding them.
 
-As :func:`.canonical.survey` over all of them, in the memory of a few chunks, however much a batch decompresses to.
+Like :func:`.canonical.survey` over all records, but in the memory of a few chunks, however large the batch is.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..constants import INT32_MAX, Codec
 from ..tables import Bytes
 
 CHUNK_BYTES = 1 << 20
-WINDOW_BYTES_MAX = 1 << 27  # of a zstd frame: what its encoder's highest level asks for; Kafka's reader takes no more
-LARGE_HEADERS_MAX = 1000  # of a record that is larger than a chunk
+WINDOW_BYTES_MAX = 1 << 27  # the window of zstd's highest level; Kafka's reader accepts no larger one
+LARGE_HEADERS_MAX = 1000  # headers of a record that is larger than a chunk
 _GROWTH = {Codec.GZIP: 1032, Codec.SNAPPY: 22, Codec.LZ4: 255}  # at most, by the codec's format
-_BARE_BYTES = 1 << 15  # that a codec may add to a small stream
+_BARE_BYTES = 1 << 15  # bytes that a codec may add to a small stream
 _NOT_CANONICAL = None
 
 
 class Survey(NamedTuple):
-    """What a batch's records have in common."""
+    """Facts about all records of a batch."""
 
     largest_timestamp: int
     smallest_timestamp: int  # other than -1; ``canonical.LATEST``: none
@@ -38,7 +38,7 @@ class Survey(NamedTuple):
 
 
 def grows_to(codec: int, size: int) -> float:
-    """Returns the most bytes that a stream of so many bytes can hold."""
+    """Returns the most bytes that a stream of this many bytes can hold."""
     return size * _GROWTH.get(Codec(codec), inf) + _BARE_BYTES
 
 
@@ -95,7 +95,7 @@ def _lz4(data: Bytes) -> Iterator[bytes]:
 
 def _zstd(data: Bytes) -> Iterator[bytes]:
     raw, at = memoryview(data), 0
-    while at < len(raw):  # the library takes a stream that is cut off for one that ends
+    while at < len(raw):  # the library does not distinguish a truncated stream from one that ends
         at, _ = measure_zstd(raw, at, INT32_MAX)
     library = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
     with library.stream_reader(raw, read_across_frames=True, closefd=False) as reader:
@@ -104,7 +104,7 @@ def _zstd(data: Bytes) -> Iterator[bytes]:
 
 
 class _Surveying:
-    """One survey; ``_window`` has what was decompressed and not looked at yet."""
+    """One survey; ``_window`` has the decompressed bytes that are not checked yet."""
 
     def __init__(self, parts: Iterator[Bytes], count: int, base_timestamp: int) -> None:
         self._parts, self._count, self._base_timestamp = parts, count, base_timestamp

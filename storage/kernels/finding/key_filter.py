@@ -95,7 +95,7 @@ def add_all(bits: Bytes, hashes: Uint64s) -> None:
 def find_lacking(bits: Bytes, bounds: Int64s, hashes: Uint64s, lacking: Bools) -> None:
     """Find out which filters have none of the hashes; shape (filters,).
 
-    ``bits`` has one filter behind the other; that number ``i`` is ``bits[bounds[i]:bounds[i + 1]]``.
+    ``bits`` has one filter after the other; number ``i`` is ``bits[bounds[i]:bounds[i + 1]]``.
     """
     for i in range(len(lacking)):
         start, count = bounds[i], np.uint64(8 * (bounds[i + 1] - bounds[i]))

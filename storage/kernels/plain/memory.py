@@ -22,7 +22,7 @@ def append_blocks(target: Bytes, to: int, source: Bytes, start: int, size: int) 
 
 
 def prefetch(array: npt.NDArray[Any], at: int) -> None:
-    """Does nothing: the compiled one loads ``array[at]`` into the cache."""
+    """Does nothing; the compiled version loads ``array[at]`` into the cache."""
 
 
 def put_rows(target: Bytes, positions: npt.NDArray[np.int64], rows: npt.NDArray[np.uint8]) -> None:

@@ -1,12 +1,13 @@
 """Finds the plain Produce requests among the bytes that have arrived at many connections.
 
-:func:`find_requests` takes what each connection has sent: whole requests, and perhaps the beginning of another one. It
-lists the plain requests with their batches, up to the first request that is not plain; that one, and all behind it, are
-left to others. A request is plain if it is a Produce request of version 3 to 11 without tagged fields, that
-has one batch for each of a few partitions, all of them in the table; if its batches are of a transaction
-where it has a transactional id, and of none where it has none; and if each batch is one that its log stores as it is.
-The checksum, the records of compressed batches, whether the transaction is open, and what depends on the log (offsets,
-sequences, room) are left to the caller.
+:func:`find_requests` takes the bytes of each connection: whole requests, and perhaps the beginning of another one. It
+lists the plain requests with their batches, up to the first request that is not plain; other code handles that one and
+all after it.
+
+A request is plain if it is a Produce request of version 3 to 11 without tagged fields, that has one batch for each of a
+few partitions, all of them in the table; if its batches are transactional exactly if it has a transactional id; and if
+the log stores each batch unchanged. The caller checks the checksum, the records of compressed batches, whether the
+transaction is open, and everything that depends on the log (offsets, sequences, room).
 
 Each table is an array of numbers, with a row for each thing; ``columns`` has its columns.
 """
@@ -105,7 +106,7 @@ def _are_same(one: Bytes, at: int, other: Bytes, other_at: int, size: int) -> bo
 def find_partition(
     source: Bytes, start: int, size: int, number: int, names: Bytes, buckets: Table, partitions: Table
 ) -> int:
-    """Returns the row of a partition by the bytes of its topic's name; -1: it is not in the table."""
+    """Returns the row of a partition, by the bytes of its topic's name; -1: it is not in the table."""
     mask = len(buckets) - 1
     at = _hash(source, start, size, number) & mask
     while buckets[at] != 0:
@@ -321,10 +322,10 @@ def _check_batch(
     batches: Table,
     row: int,
 ) -> bool:
-    """Whether a batch is one that its log stores as it is, as ``writing.check_batch`` finds.
+    """Whether the log stores a batch unchanged, like ``writing.check_batch``.
 
-    But for its checksum, and the records and times of a compressed one. ``kind``: what its attributes must be, but for
-    the codec.
+    Does not check its checksum, nor the records and times of a compressed batch. ``kind``: the required attributes,
+    except the codec.
     """
     records, codec = read_i32(source, at + 57), _read_i16(source, at + 21) - kind
     if codec < 0 or codec > ZSTD or (codec == ZSTD and version < ZSTD_FROM):
@@ -354,7 +355,7 @@ def _check_batch(
 
 @jit
 def _check_records(source: Bytes, at: int, size: int, now_ms: int, partitions: Table, part: int) -> bool:
-    """Whether the log stores the records of an uncompressed batch as they are."""
+    """Whether the log stores the records of an uncompressed batch unchanged."""
     records, stop, largest = read_i32(source, at + 57), at + size, read_i64(source, at + 35)
     end, index, found, smallest, keyless = survey(
         source, at + HEADER_BYTES, stop, np.int64(0), records, read_i64(source, at + 27)

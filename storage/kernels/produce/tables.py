@@ -1,6 +1,6 @@
-"""ProduceTables: the arrays of the kernels in this room, and what they found as named numbers.
+"""ProduceTables: the arrays of the kernels in this package, and their results as named numbers.
 
-The kernels are imported when the first object is created, for importing numba takes a third of a second. Arrays are
+The kernels are imported when the first object is created, because importing numba takes a third of a second. Arrays are
 reserved once, and the system gives memory for them as they are used. Everything belongs to one thread.
 """
 
@@ -23,7 +23,7 @@ _ANSWER_BYTES_MAX = 320 * BATCHES_MAX + 64 * FRAMES_MAX
 
 
 class FoundConnection(NamedTuple):
-    """What was found among the bytes of one connection; positions are those in the memory."""
+    """The requests found in the bytes of one connection; positions are those in the memory."""
 
     start: int
     end: int
@@ -31,8 +31,8 @@ class FoundConnection(NamedTuple):
     frame_first: int
     frame_stop: int
     stop: int  # of the last request that is listed
-    state: int  # why no other is: PARTIAL, OTHER or FULL
-    name_at: int  # the topic of the partition that is not in the table, if that is why
+    state: int  # why the list ends: PARTIAL, OTHER or FULL
+    name_at: int  # the topic of the partition that is not in the table, if that is the reason
     name_bytes: int  # 0: it is not
     number: int
     out: int
@@ -69,11 +69,11 @@ class FoundBatch(NamedTuple):
     opens: int
     offset: int
     log_start: int
-    codec: int  # 0: not compressed; else its records and their times are not checked
+    codec: int  # 0: not compressed; otherwise its records and their times are not checked
 
 
 class Found(NamedTuple):
-    """What was found; connections have numbers of frames, and frames have numbers of batches."""
+    """The results of a search; connections refer to frames by number, and frames to batches."""
 
     connections: Sequence[FoundConnection]
     frames: Sequence[FoundFrame]
@@ -119,7 +119,7 @@ class ProduceTables:
     # Partitions
 
     def add_partition(self, topic: bytes, number: int) -> int | None:
-        """Returns the row of a partition that is not in the table yet; None: it has no place for it."""
+        """Adds a partition that is not in the table yet, and returns its row; None: there is no room."""
         if self._rows == PARTITIONS_MAX or len(topic) > columns.TOPIC_BYTES_MAX:
             return None
         row, name = self._rows, np.frombuffer(topic, np.uint8)
@@ -132,7 +132,7 @@ class ProduceTables:
         return row
 
     def forget_partitions(self) -> None:
-        """Makes place for others."""
+        """Makes room for others."""
         self._rows = 0
         self._buckets[:] = 0
 
@@ -146,7 +146,7 @@ class ProduceTables:
         after_ms: int,
         codecs: Iterable[int],
     ) -> None:
-        """Sets by what the batches of a partition are checked; only those of ``codecs`` are plain.
+        """Sets the limits for the batches of a partition; only batches with one of ``codecs`` are plain.
 
         ``before_ms`` and ``after_ms``: how far from the present the time of a record may be.
         """
@@ -163,11 +163,11 @@ class ProduceTables:
 
     @property
     def room_at(self) -> int:
-        """The position of ``ROOM_BYTES`` in the memory for what the next connection has sent."""
+        """The position, in the memory, of ``ROOM_BYTES`` for the bytes of the next connection."""
         return self._count * ROOM_BYTES
 
     def add_connection(self, size: int, frames_max: int) -> None:
-        """Adds a connection that has sent so many bytes, which are at :attr:`room_at`."""
+        """Adds a connection that has sent this many bytes, which are at :attr:`room_at`."""
         cells, at, start = self._connection_cells, self._count * columns.CONNECTION_FIELDS, self.room_at
         cells[at + columns.START], cells[at + columns.END], cells[at + columns.FRAMES_MAX] = (
             start,
@@ -182,7 +182,7 @@ class ProduceTables:
 
     @contextmanager
     def reading(self, frame: memoryview) -> Iterator[None]:
-        """Has ``frame``, a request of any size without its length, as the memory, and one connection."""
+        """Uses ``frame``, a request of any size without its length, as the memory of one connection."""
         before = self._received, self.memory
         self._received, self.memory, self._count = np.frombuffer(frame, np.uint8), frame, 1
         try:
@@ -196,7 +196,7 @@ class ProduceTables:
 
     @property
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """What a kernel that finds requests reads and writes, in the order of its arguments."""
+        """The arrays that a kernel reads and writes, in the order of its arguments."""
         tables = self._connections, self._frames, self._batches
         return self._received, *tables, self._names, self._buckets, self._partitions
 
@@ -210,7 +210,7 @@ class ProduceTables:
         )
 
     def set_offset(self, batch: int, offset: int, log_start: int) -> None:
-        """Sets what the answer says about a batch."""
+        """Sets the answer's fields for a batch."""
         at = batch * columns.BATCH_FIELDS
         self._batch_cells[at + columns.OFFSET], self._batch_cells[at + columns.LOG_START] = offset, log_start
 
@@ -219,7 +219,7 @@ class ProduceTables:
         self._connection_cells[connection * columns.CONNECTION_FIELDS + columns.FRAME_STOP] = frame
 
     def answers(self) -> list[bytes]:
-        """Returns the answers to the requests of each connection, one behind the other, with their lengths."""
+        """Returns the answers to the requests of each connection, one after the other, with their lengths."""
         self._encode(
             self._count, self._received, self._connections, self._frames, self._batches, self._partitions, self._out
         )
@@ -228,5 +228,5 @@ class ProduceTables:
 
 
 def _cells(table: Any) -> memoryview:
-    """Returns the numbers of a table one behind the other: setting one takes less time than in an array."""
+    """Returns the numbers of a table as one flat view: setting one takes less time than in an array."""
     return memoryview(table).cast("B").cast("q")
