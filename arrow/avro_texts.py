@@ -19,7 +19,7 @@ class AvroTexts:
 
     def __init__(self, framing: Framing) -> None:
         self._decode, self._magic, self._id_size = AvroAsJson(framing), framing.magic, framing.id_size
-        self._failed: dict[TopicPartition, tuple[int, str]] = {}  # how many, and what is wrong with the first one found
+        self._failed: dict[TopicPartition, tuple[int, str]] = {}  # how many, and the error of the first one
 
     def texts(self, found: FoundRecords) -> pa.Array:
         """Returns each value as JSON text; null for one without the header, or that does not decode.
@@ -43,7 +43,7 @@ class AvroTexts:
 
     @property
     def unsearched(self) -> list[Unsearched]:
-        """What did not decode until now: one part for each partition."""
+        """The values that did not decode so far: one part for each partition."""
         return [
             Unsearched(partition, None, "undecoded", f"{first}{f'; and {count - 1:,} more' * (count > 1)}")
             for partition, (count, first) in self._failed.items()

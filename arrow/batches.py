@@ -20,7 +20,7 @@ _US_PER_MS = 1000
 _MS_MIN, _MS_MAX = -(2**63 // _US_PER_MS), 2**63 // _US_PER_MS  # years -290,308 to 294,247
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 CREATE_TIME = 0
-_KEPT_ROWS_MAX = 2**17  # of a cached column: twice the small records in 8 MiB; 32 MB with the longest topic name
+_KEPT_ROWS_MAX = 2**17  # rows of a cached column: twice the small records in 8 MiB; 32 MB with the longest topic name
 
 
 class TimeBeyondSparkError(LogStoreError):

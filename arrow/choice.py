@@ -19,9 +19,9 @@ _OFFSETS = '"offset"'
 class SqlChoice:
     """Chooses the records for which a condition in SQL is true, as ``commitlog find --where`` finds them.
 
-    Can be pickled. Raises InvalidConfigError as :class:`RecordQuery`, and for a condition that might choose other
-    records at the next call: one with ``now()``, ``random()`` and the like, or with a subquery, which sees only some of
-    the records; MissingExtraError without duckdb.
+    Can be pickled. Raises the errors of :class:`RecordQuery`; InvalidConfigError also for a condition that might choose
+    other records at the next call: one with ``now()``, ``random()`` and the like, or with a subquery, which sees only
+    some of the records; MissingExtraError without duckdb.
     """
 
     sql: str

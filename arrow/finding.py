@@ -36,7 +36,7 @@ Bound = int | str | datetime | tuple[int, str | datetime] | None
 
 
 class Sought(TypedDict, total=False):
-    """What records are searched for by, with or without SQL: see :func:`find`."""
+    """The conditions of a search, with or without SQL: see :func:`find`."""
 
     key: Text | None
     key_prefix: Text | None
@@ -94,7 +94,7 @@ def find(
     isolation: Isolation | str = Isolation.READ_COMMITTED,
     unsearched: list[Unsearched] | None = None,
 ) -> Iterator[Any]:
-    """Yields the records of a topic that satisfy all that is given, as they are found, up to the current log end.
+    """Yields the records of a topic that satisfy all conditions, as they are found, up to the current log end.
 
     ``path`` is the log directory, or the URL of a log on an object store. ``key``, ``key_prefix`` and
     ``value_contains`` are compared byte by byte; text is UTF-8. A record must have all of ``headers``. ``start`` and
@@ -109,10 +109,10 @@ def find(
     find``; with either, Arrow record batches are yielded instead of records. ``schemas`` decodes values of Avro, such
     as ``Confluent(SchemaRegistry(url))``, so that ``json`` has them too; needs the extra ``avro``.
 
-    The search is complete, or names what it could not read: what is damaged, deleted, only in a broker's remote
-    storage, or does not decode. The list ``unsearched`` gets these parts; without it, IncompleteSearchError with them
-    is raised after the last record. Takes no lock and changes nothing. Raises InvalidConfigError for an invalid
-    argument, NotALogDirError, UnknownTopicOrPartitionError, and MissingExtraError without the extra ``find`` for SQL.
+    The search is complete, or names the parts that it could not read: damaged, deleted, only in a broker's remote
+    storage, or not decodable. The list ``unsearched`` gets these parts; without it, IncompleteSearchError with them is
+    raised after the last record. Takes no lock and changes nothing. Raises InvalidConfigError for an invalid argument,
+    NotALogDirError, UnknownTopicOrPartitionError, and MissingExtraError without the extra ``find`` for SQL.
 
     >>> for record in find("data/log", "orders", key="anna", newest_first=True):  # doctest: +SKIP
     ...     print(record.partition, record.offset, record.value)

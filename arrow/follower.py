@@ -27,9 +27,9 @@ from ..storage import (
 from .rows import Record, from_records
 from .table import chosen_partitions, isolation_of
 
-LOOK_EVERY_S = 0.1  # how often a follower that has returned every record looks for more
-NEW_PARTITIONS_EVERY_S = 5.0  # how often it looks for partitions that were added to the topic
-FETCH_BYTES = 1024 * 1024  # what is read of a partition before the next one's turn
+LOOK_EVERY_S = 0.1  # how often a follower that has returned every record checks for more
+NEW_PARTITIONS_EVERY_S = 5.0  # how often it checks for partitions that were added to the topic
+FETCH_BYTES = 1024 * 1024  # bytes that are read from a partition before the next one's turn
 
 Path = str | PathLike[str]
 Start = str | int | datetime | Mapping[int, int]
@@ -47,18 +47,19 @@ def follow(
 ) -> Follower:
     """Returns an iterator of the records of a topic, which waits for further records at the end of the log.
 
-    ``start`` is "earliest", "latest" (the default), an offset, a dict of offsets by partition (as
-    :attr:`Follower.position`; partitions that it lacks start at their earliest record), or a time: a datetime with a
-    time zone, or ISO 8601 text (UTC unless it has a zone). A time means the first record that is not older.
+    ``start`` is "earliest", "latest" (the default), an offset, a dict of offsets by partition (like
+    :attr:`Follower.position`; partitions that are not in it start at their earliest record), or a time: a datetime with
+    a time zone, or ISO 8601 text (UTC unless it has a zone). A time means the first record that is not older.
     ``partition``: one, several, or None for all, with those that are added to the topic later. ``isolation``:
-    ``read_committed`` or ``read_uncommitted``. ``timeout``: the iterator ends when no record came for so many seconds;
-    0 ends it at the current end of the log, and None (the default) only by :meth:`Follower.close`. ``topic_id``: the
-    topic must have this id, which :attr:`Follower.topic_id` was when the offsets in ``start`` were stored.
+    ``read_committed`` or ``read_uncommitted``. ``timeout``: the iterator ends when no record came for this many
+    seconds; with 0 at the current end of the log, and with None (the default) only by :meth:`Follower.close`.
+    ``topic_id``: the topic must have this id, which :attr:`Follower.topic_id` was when the offsets in ``start`` were
+    stored.
 
     Records of a partition come in the order of their offsets. Takes no lock and changes nothing. Raises
     InvalidConfigError for an invalid argument, NotALogDirError, UnknownTopicOrPartitionError, OffsetOutOfRangeError
     for an offset that the log does not have, and for a topic with another id, and MissingSegmentError if first segments
-    were lost and ``start`` is before them; an offset behind them is followed.
+    were lost and ``start`` is before their end; an offset after them can be followed.
 
     >>> for record in follow("data/log", "orders", start="earliest", timeout=5):  # doctest: +SKIP
     ...     print(record.partition, record.offset, record.key, record.value)
@@ -97,7 +98,7 @@ def _check_same_topic(known: TopicIds, now: TopicIds) -> None:
 class Follower(Iterator[Record]):
     """An iterator over the records of a topic, as :func:`follow` returns it; a context manager that closes it.
 
-    After a timeout or an error, iterating again continues behind the last record that it returned. Iterate in one
+    After a timeout or an error, iterating again continues after the last record that it returned. Iterate in one
     thread at a time; any thread, or a signal handler, may call :meth:`close`.
 
     Iterating raises OffsetOutOfRangeError if records were deleted before they were returned, or if the topic was
@@ -115,7 +116,7 @@ class Follower(Iterator[Record]):
         *,
         finds_more: bool,
     ) -> None:
-        """For :func:`follow`. ``ids``: of the topic. ``finds_more``: partitions that are added later are too."""
+        """For :func:`follow`. ``ids``: the topic's ids. ``finds_more``: also follow partitions that are added later."""
         if timeout is not None and timeout < 0:
             raise InvalidConfigError(f"timeout is {timeout}; it must be 0 seconds or more, or None to wait for ever")
         self._manager, self._isolation, self._timeout, self._finds_more = manager, isolation, timeout, finds_more
@@ -130,14 +131,14 @@ class Follower(Iterator[Record]):
     def position(self) -> dict[int, int]:
         """The offset of the next record, by partition; also after :meth:`close`.
 
-        Give it to :func:`follow` as ``start`` to continue there. A program that stores it in one transaction with what
-        it makes of the records has each effect exactly once.
+        Pass it to :func:`follow` as ``start`` to continue there. A program that stores it in one transaction with its
+        results has each effect exactly once.
         """
         return {source.partition: cursor.position for source, cursor in sorted(self._cursors.items())}
 
     @property
     def topic_id(self) -> str | None:
-        """The id of the topic, which another one of the same name has not; None for one from before Kafka 2.8.
+        """The id of the topic, which differs if a topic is created again; None for one from before Kafka 2.8.
 
         Store it with :attr:`position`, and give it to :func:`follow` as ``topic_id``.
         """
@@ -157,7 +158,7 @@ class Follower(Iterator[Record]):
             if self._closing.is_set():
                 raise StopIteration
             record = next(self._records)
-        except BaseException:  # a generator ends by any error; the next one begins at the position
+        except BaseException:  # any error ends a generator; the next one begins at the position
             self._records = self._arriving()
             raise
         self._cursors[TopicPartition(record.topic, record.partition)].position = record.offset + 1
@@ -174,7 +175,7 @@ class Follower(Iterator[Record]):
                 return
 
     def _look(self) -> None:
-        """Finds what was appended, and partitions that were added."""
+        """Finds appended records and added partitions."""
         self._manager.catch_up()
         _check_same_topic(self._ids, topic_ids(self._manager, self._cursors))
         marks = self._manager.all_marks()  # once for all partitions
@@ -187,7 +188,7 @@ class Follower(Iterator[Record]):
                     self._cursors[source] = _Cursor.at("earliest", self._manager, source, self._isolation)
 
     def _round(self) -> Iterator[Record]:
-        """Yields the records up to the ends that the last look found, a fetch of each partition in turn."""
+        """Yields the records up to the ends that the last check found, a fetch of each partition in turn."""
         fetches = {source: cursor.fetches(self._isolation) for source, cursor in self._cursors.items()}
         while fetches:
             for source, each in [*fetches.items()]:
@@ -198,7 +199,7 @@ class Follower(Iterator[Record]):
                     yield from from_records(records, source)
 
     def close(self) -> None:
-        """Ends the iteration, also one that waits, and closes the log."""
+        """Ends the iteration, even if it is waiting, and closes the log."""
         self._closing.set()
         self._release()
 
@@ -267,7 +268,7 @@ class _Cursor:
         return max(found, self._earliest()) if found < self.log.log_start_offset else found
 
     def catch_up(self, manager: LogManager, marks: Marks) -> None:
-        """Finds what was appended. Raises OffsetOutOfRangeError if the log no longer has the position."""
+        """Finds appended records. Raises OffsetOutOfRangeError if the log no longer has the position."""
         self.log.catch_up(marks)
         first, end = self.log.log_start_offset, self.log.log_end_offset
         if self._inode_in(manager) != self._inode or self.position > max(first, end):

@@ -37,7 +37,7 @@ Path = str | PathLike[str]
 
 
 class Appended(NamedTuple):
-    """What a call appended to a partition. Other writers may have appended some of the offsets in between."""
+    """The offsets that a call appended to a partition. Other writers may have appended some offsets in between."""
 
     topic: str
     partition: int
@@ -74,7 +74,7 @@ class Producer:
         """
         self._codec = _codec(compression)
         self._manager = LogManager.open(os.fspath(path), create=True)
-        self._turn = random.randrange(2**16)  # so that short programs do not all send rows without a key to one place
+        self._turn = random.randrange(2**16)  # random, or short programs would all begin at one partition
         try:
             self._producer = IdempotentProducer(self._manager)
         except BaseException:
@@ -82,20 +82,20 @@ class Producer:
             raise
 
     def append(self, topic: str, rows: Iterable[object], *, partitions: int | None = None) -> list[Appended]:
-        """Appends rows and returns when they are synced, with what each partition got.
+        """Appends rows, and returns when they are synced; the result has the offsets in each partition.
 
         A row is a dict with ``value`` and, if wanted, ``key``, ``headers``, ``timestamp`` and ``partition``; or a tuple
         of some of (key, value, headers, timestamp, partition), at least the first two; or a :class:`Record`. Keys and
         values are bytes, text (written as UTF-8) or None. Headers are a dict or a list of pairs. The timestamp is a
         datetime with a time zone or milliseconds since 1970, by default the time of the append. Rows without a
-        partition go where Kafka's producer would send them: by the hash of the key, and without a key all to one
-        partition, which is another one for each portion.
+        partition go where Kafka's producer would send them: by the hash of the key; rows without a key all go to one
+        partition, which changes with each portion.
 
         A missing topic is created, with ``partitions`` partitions (default 1). ``rows`` may be any iterable: it is read
         and appended in portions of 16 MiB or 100,000 rows, in order for each partition.
 
         Raises RecordValidationError for a row that is not as described, or that the topic refuses: nothing of its
-        portion was appended, and a note of the error says how many rows of earlier portions were. Raises
+        portion was appended, and a note of the error states how many rows of earlier portions were. Raises
         InvalidTopicError for an internal topic, TopicExistsError if the topic has another number of partitions, and
         StorageError if the disk failed repeatedly; then some rows of the portion may be in the log.
         """

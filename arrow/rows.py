@@ -17,7 +17,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """A record that was read. Can be appended too: its topic and offset are ignored then."""
+    """A record that was read. It can be appended, too; then its topic and offset are ignored."""
 
     key: bytes | None
     value: bytes | None  # None: a tombstone in a compacted topic

@@ -24,7 +24,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
 }
 
-# Text is null for bytes that are not UTF-8, and json for what is neither Avro with a known schema nor JSON.
+# Text is null for bytes that are not UTF-8; json is null for values that are neither JSON nor Avro with a known schema.
 _RECORDS = """
 SELECT * EXCLUDE (avro), COALESCE(CAST(avro AS JSON), TRY_CAST(value_text AS JSON)) AS json
 FROM (SELECT *, TRY(decode(key)) AS key_text, TRY(decode(value)) AS value_text FROM found)
@@ -47,9 +47,11 @@ class RecordQuery:
     def __init__(
         self, where: str | None, select: str | None, schemas: Framing | None = None, *, named: tuple[str, str] = _NAMED
     ) -> None:
-        """``select`` defaults to the data source's columns, ``where`` to all records; ``named``: what users call both.
+        """``select`` defaults to the data source's columns, ``where`` to all records.
 
-        Raises InvalidConfigError, with the engine's message, for SQL that it refuses, and for what cannot be told from
+        ``named``: the names of the flags or arguments for ``where`` and ``select``, for errors.
+
+        Raises InvalidConfigError, with the engine's message, for SQL that it refuses, and for SQL that needs more than
         one record (aggregates, windows, DISTINCT); MissingExtraError without duckdb.
         """
         self._where, self._select = named
@@ -91,7 +93,7 @@ class RecordQuery:
         return node
 
     def changing_functions(self) -> set[str]:
-        """Returns the names of functions that may return something else at the next call, such as ``random``."""
+        """Returns the names of functions whose result may change between calls, such as ``random``."""
         rows = self._engine.execute(
             "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
         ).fetchall()

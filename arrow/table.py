@@ -47,8 +47,8 @@ def read_table(
 ) -> pa.Table:
     """Returns the records of a topic, by partition and then by offset, with the columns of the data source.
 
-    ``path`` is the log directory. ``tier``: the directory or the URL of tiered storage, for what is before the first
-    segments in ``path``, or with ``path=None`` alone; ``tier_keys``: files with private keys, if it is encrypted.
+    ``path`` is the log directory. ``tier``: the directory or the URL of tiered storage, for records before the first
+    segments in ``path``, or with ``path=None`` for all; ``tier_keys``: files with private keys, if it is encrypted.
 
     ``start`` and ``end`` (exclusive) apply to every partition; the default is all records. With ``by="offset"`` they
     are offsets; offsets that the log does not have are missing in the table. With ``by="timestamp"`` they are times: a
@@ -64,7 +64,7 @@ def read_table(
 
     The whole table is in memory. Takes no lock and changes nothing. Raises InvalidConfigError for an invalid argument,
     NotALogDirError, UnknownTopicOrPartitionError, the errors of LogReader.records for damage, and MissingSegmentError
-    if first segments were lost with records that are asked for; a ``start`` behind them skips these.
+    if first segments with requested records were lost; a ``start`` after them avoids this.
 
     >>> read_table("data/log", "flights", start=1000, end=1010, partition=0)  # doctest: +SKIP
     """
@@ -110,7 +110,10 @@ def tail(
 
 
 def _location(path: Path | None, tier: Path | None, keys: Collection[Path]) -> str:
-    """Returns what ``LogManager.open`` takes. Raises InvalidConfigError if there is neither a path nor a tier."""
+    """Returns the location as ``LogManager.open`` takes it.
+
+    Raises InvalidConfigError if there is neither a path nor a tier.
+    """
     log = None if path is None else os.fspath(path)
     if tier is not None:
         return str(tier_address(os.fspath(tier), log, [os.fspath(each) for each in keys]))

@@ -85,4 +85,4 @@ def _table_schema(columns: Columns) -> StructType:
 
 
 DefaultSource = CommitLogDataSource
-end_quietly()  # the process that finds, makes or plans with this class
+end_quietly()  # the process that finds, creates or plans with this class

@@ -1,4 +1,4 @@
-"""Where a log is, as absolute addresses that mean the same to every worker."""
+"""Locations of logs, as absolute addresses that mean the same to every worker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tier_location(url: str, log: str | None = None, keys: Collection[str] = ()) 
 
 
 def read_location(path: str | None, tier: str | None, keys: str | None) -> str:
-    """Returns what ``LogManager.open`` takes for a log directory, its tier, or both, by the options of these names.
+    """Returns the location for ``LogManager.open``, from these options: a log directory, its tier, or both.
 
     ``keys``: files, separated by commas. Raises InvalidConfigError.
     """

@@ -1,7 +1,7 @@
 """Serdes as text, so that a table can record which serde decoded its rows.
 
-A serde records itself if it has a method ``recorded``, which returns the arguments that make another one like it, or
-None if they hold credentials: text in a table is read by everybody who reads the table.
+A serde records itself if it has a method ``recorded``, which returns the arguments for an equal serde, or None if they
+hold credentials: everybody who reads the table can read them.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class SchemaStore(Protocol):
 
 
 def schema_in(file: Path) -> str:
-    """Returns the text of a file with JSON. Raises InvalidConfigError, with the path, if that fails."""
+    """Returns the text of a JSON file. Raises InvalidConfigError, with the path, if it cannot be read."""
     try:
         text = file.read_text(encoding="utf-8")
         json.loads(text)

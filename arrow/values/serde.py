@@ -23,7 +23,7 @@ from .spark_times import zone_of
 
 T = TypeVar("T")
 
-# What to do with a value that does not decode, named as in Spark's from_avro: raise an error, or read it as null.
+# The treatment of a value that does not decode, named as in Spark's from_avro: raise an error, or read it as null.
 Mode = Literal["failfast", "permissive"]
 
 
@@ -81,12 +81,12 @@ class JsonSerde:
         self._columns = ColumnParser(self.type, zone_of(timezone))
 
     def only(self, names: Collection[str]) -> JsonSerde:
-        """Returns a serde that decodes only the fields ``names``; what other fields hold is then not checked."""
+        """Returns a serde that decodes only the fields ``names``; other fields are then not checked."""
         fields = pa.schema([field for field in self.type if field.name in names])
         return JsonSerde(fields, self.mode, confluent_header=self._confluent_header, timezone=self._timezone)
 
     def recorded(self) -> dict[str, Any]:
-        """Returns what makes another serde like this one, as JSON (``recorded.serde_from_text``)."""
+        """Returns the arguments for an equal serde, as JSON (``recorded.serde_from_text``)."""
         return {
             "format": "json",
             "schema": b64encode(pa.schema(list(self.type)).serialize()).decode(),

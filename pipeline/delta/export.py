@@ -64,7 +64,7 @@ _OF_QUERIES = {
 
 
 def each_topic(options: argparse.Namespace) -> list[argparse.Namespace]:
-    """Returns the options of each topic, which stands for ``{topic}`` in paths.
+    """Returns the options of each topic, with its name in place of ``{topic}`` in paths.
 
     Raises UnknownTopicOrPartitionError, and InvalidConfigError for a path that several topics would share, for an
     invalid pattern, and for offsets of a topic that is not exported.
@@ -135,7 +135,7 @@ def _of_topic(options: argparse.Namespace, topic: str) -> argparse.Namespace:
 
 
 def upkeep_of(spark: SparkSession, options: argparse.Namespace) -> Upkeep | None:
-    """Returns what compacts and vacuums the table while the query goes on; None if the options ask for neither.
+    """Returns the upkeep (compaction, vacuum) of the table while the query runs; None if the options ask for none.
 
     Raises InvalidConfigError without ``--every``, and for a time that cannot be read.
     """
@@ -163,7 +163,7 @@ class Query(NamedTuple):
 
 
 def query(spark: SparkSession, options: argparse.Namespace) -> Query:
-    """Returns the query for the options of one topic, after it loaded again what they say.
+    """Returns the query for the options of one topic, after loading again the records that they name.
 
     Raises InvalidConfigError, and the errors of the sources and sinks.
     """
@@ -222,7 +222,7 @@ def _read_mode(options: argparse.Namespace) -> str | None:
 
 
 def _loaded_again(spark: SparkSession, options: argparse.Namespace, sink: TableSink) -> Reloaded:
-    """Loads records again if the options say from where."""
+    """Loads records again from the point in the options, if there is one."""
     wanted = Wanted(options.from_time, options.from_offsets)
     if not wanted:
         return _NOT_RELOADED
@@ -298,7 +298,7 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 
 def advice(options: argparse.Namespace, error: Exception) -> str:
-    """Returns advice about a record that no table takes, or about damage, with a newline before it; else ""."""
+    """Returns advice about a record that no table takes, or about damage, after a newline; otherwise ""."""
     if options.direction != "to-table":
         return ""
     if TimeBeyondSparkError.__name__ in str(error):

@@ -88,10 +88,10 @@ class ParquetFolder:
     ) -> None:
         """Replaces the rows by those that ``write`` puts into the folder it is called with, and the files ``kept``.
 
-        ``kept`` are names of current files, ``serde`` the text of what decoded the values. Call it with the lock. The
-        state on disk after a crash that follows each step:
+        ``kept`` are names of current files, ``serde`` the text of the serde that decoded the values. The caller holds
+        the lock. The state on disk after a crash that follows each step:
 
-        1. What an earlier crash left is removed, and all loads before the last one. Readers see the last load.
+        1. Files of an interrupted load, and all loads before the last one, are removed. Readers see the last load.
         2. The new files are written to a folder ``_loads/N``. Readers see the last load; the next call removes ``N``.
         3. The files to keep are linked into ``N``, the files beside the rows are written, and all is synced. As before.
         4. The link ``current`` is replaced by one to ``N``: readers see the new rows, and the next load begins at the

@@ -34,11 +34,11 @@ class Wanted(NamedTuple):
 
 
 def find_points(manager: LogManager, topic: str, wanted: Wanted) -> Points:
-    """Returns the first offset to load again in each partition: of a time, in every partition; else those named.
+    """Returns the first offset to load again in each partition: that of a time in every partition, or the named ones.
 
-    A time stands for the first committed record that is not older; for the end of the log if there is none. Raises
+    A time stands for the first committed record that is not older, or for the log end if there is none. Raises
     InvalidConfigError for both flags, another form, and an unknown partition, and OffsetOutOfRangeError for an offset
-    that the log does not reach, or has no more: rows would be deleted that cannot be loaded again.
+    that is above the log end or no longer in the log: rows would be deleted that cannot be loaded again.
     """
     time_ms, numbers = time_of(wanted), manager.topic(topic).partitions
     if time_ms is not None:
@@ -48,7 +48,7 @@ def find_points(manager: LogManager, topic: str, wanted: Wanted) -> Points:
 
 
 def time_of(wanted: Wanted) -> int | None:
-    """Returns the time that is wanted, in ms. Raises InvalidConfigError if it is no time, or offsets are wanted too."""
+    """Returns the requested time in ms. Raises InvalidConfigError if it is not a time, or offsets are requested too."""
     if wanted.time is None:
         return None
     if wanted.offsets is not None:
@@ -123,7 +123,7 @@ def listed(points: Points) -> str:
 
 
 def check_log_reaches(manager: LogManager, topic: str, ends: Points, points: Points, wanted: Wanted) -> None:
-    """Raises ProgressMismatchError if the log ends below the rows, unless their offsets were given: they are deleted.
+    """Raises ProgressMismatchError if the log ends below the rows, unless the user gave offsets to delete them.
 
     ``ends`` are the offsets after the last row of each partition. A log that was created again has few records or none,
     and a time would delete all rows that it lacks.

@@ -1,4 +1,4 @@
-"""Loads records again from a point: the rows at or above it become what the log has there now.
+"""Loads records again from a point: replaces the rows at or above it by the current records of the log.
 
 Rows below the point stay. The rows are compared first, so that loading the same records again changes nothing.
 """
@@ -21,7 +21,7 @@ from .tables import TableSink
 
 
 class Reloaded(NamedTuple):
-    """What was loaded again: from the points up to, not including, the ends, of partitions that had rows there."""
+    """The reloaded range: from the points up to, not including, the ends, in partitions that had rows there."""
 
     points: Points
     ends: Points
@@ -31,11 +31,11 @@ class Reloaded(NamedTuple):
 def load_again(
     session: SparkSession, sink: TableSink, log_dir: str, topic: str, wanted: Wanted, options: Mapping[str, str]
 ) -> Reloaded:
-    """Replaces the rows at or above a point in a Delta table with what the log has there, in one commit.
+    """Replaces the rows at or above a point in a Delta table with the records of the log, in one commit.
 
     Records after the table's last row are left to the query that continues the table. Nothing is replaced if the rows
-    are as in the log, or if the table does not exist yet. ``options`` are those of the read. A crash leaves the table
-    as it was, or with all rows replaced.
+    match the log, or if the table does not exist yet. ``options`` are those of the read. A crash leaves the table as it
+    was, or with all rows replaced.
 
     Raises InvalidConfigError for a table of mode upsert, the errors of ``find_points``, and ProgressMismatchError if
     the rows below the points did not come from this log.

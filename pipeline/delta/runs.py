@@ -24,7 +24,7 @@ from .points import Points
 from .table_and_tail.upkeep import Upkeep
 
 DONE, DONE_BUT = "Everything was copied.", "Everything else was copied."
-# Of runs that went on from where earlier ones ended: what those skipped is not known.
+# Printed after resumed runs, because the records that earlier runs skipped are not known.
 NEW_DONE, NEW_DONE_BUT = "Everything new was copied.", "Everything else that is new was copied."
 STOPPED = "Stopped between two micro-batches; the next run resumes there."
 
@@ -32,8 +32,8 @@ STOPPED = "Stopped between two micro-batches; the next run resumes there."
 class ExportRun:
     """A run of the job.
 
-    ``code`` is the exit code for topics that were not copied, 0 if all were; ``skipped`` is what was read around, and
-    ``resumed`` the topics that earlier runs have copied in part.
+    ``code`` is the exit code for topics that were not copied, 0 if all were; ``skipped`` is the damage that was
+    skipped, and ``resumed`` the topics that earlier runs have copied in part.
     """
 
     def __init__(self, options: Namespace) -> None:
@@ -44,7 +44,7 @@ class ExportRun:
         self.resumed: set[str] = set()
 
     def run(self) -> int:
-        """Copies all topics and prints what was copied. Returns the exit code."""
+        """Copies all topics and prints the results. Returns the exit code."""
         options = self.options
         try:
             self.topics = {each.topic: each for each in each_topic(options)}
@@ -126,6 +126,6 @@ def _needs_delta(options: Namespace) -> bool:
 
 
 def _skips_damage(options: Namespace) -> bool:
-    """Whether the options skip damage of a log directory; what brokers send is never skipped."""
+    """Whether the options skip damage of a log directory; data from brokers is never skipped."""
     is_to_table = options.direction == "to-table" and options.log_dir is not None
     return bool(is_to_table and options.read_mode == ReadMode.DROP_MALFORMED.value)

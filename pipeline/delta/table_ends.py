@@ -1,4 +1,4 @@
-"""The last rows of an exported table, and whether they came from the log that is given now.
+"""The last rows of an exported table, and the check that they came from the given log.
 
 The last row from each partition must have the same time as the record at the row's offset. If it does not, or if the
 log ends below this offset, the log was restored from a backup, or the topic was deleted and created again. A query that

@@ -4,8 +4,8 @@ With each commit, Delta stores the query's name (``txnAppId``) and the micro-bat
 micro-batch whose number is not above the last one. So if another query uses the name, or if the query's checkpoint was
 set back, rows would be lost; such a query is refused. A property of the table records the query of each ``txnAppId``.
 
-With Spark Connect, the number of the last micro-batch is not known, so another query is refused even if nothing of the
-one before was committed. Where the query itself is not known, only Delta's rule applies.
+With Spark Connect, the number of the last micro-batch is not known, so another query is refused even if the earlier
+query committed nothing. Where the query itself is not known, only Delta's rule applies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..write.exactly_once.progress import Run
 
 _QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
 
-# What this process committed: by table and txnAppId, the query's run and the version.
+# The commits of this process: by table and txnAppId, the query's run and the version.
 _committed: dict[tuple[str, str], tuple[str, int]] = {}
 
 
@@ -63,7 +63,7 @@ class TableProgress:
 
     @property
     def is_there(self) -> bool:
-        """Whether the table has this micro-batch: Spark repeats one if it has not recorded that it was finished."""
+        """Whether the table has this micro-batch: Spark repeats a micro-batch unless it has recorded its end."""
         return self._done == self._version
 
     def check(self, properties: Mapping[str, str]) -> None:
@@ -96,7 +96,7 @@ class TableProgress:
             )
 
     def note(self) -> None:
-        """Stores, in the memory of this process, that it has written the micro-batch to the table."""
+        """Notes in memory that this process has written the micro-batch to the table."""
         _committed[self._id] = (self._run.run_id, self._version)
 
     @property

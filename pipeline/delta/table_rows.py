@@ -81,8 +81,8 @@ def _add_fields(session: SparkSession, path: str, schema: StructType) -> None:
 def brings_fields(table: DataType, rows: DataType, path: str, at: str = "") -> bool:
     """Whether ``rows`` have fields that ``table`` lacks; compares names ignoring case, as Spark does.
 
-    Raises InvalidConfigError if ``rows`` lack a field, or have it with another type. ``path`` is the table's path, and
-    ``at`` the field that is compared, for the message.
+    Raises InvalidConfigError if ``rows`` lack a field, or have it with another type. ``path`` (the table's) and ``at``
+    (the compared field) are for the message.
     """
     match table, rows:
         case StructType(), StructType():
@@ -119,7 +119,7 @@ def _struct_brings_fields(table: StructType, rows: StructType, path: str, at: st
 
 
 def differ(old: DataFrame, new: DataFrame) -> bool:
-    """Whether two sets of rows of a table differ in a column, or one has a row that the other lacks, or has twice."""
+    """Whether two sets of rows of a table differ in a column, or one has a row more often than the other."""
     names = [name for name in new.columns if name not in _ID]
     both = _counted(old, names, 1).union(_counted(new, names, -1))
     surplus = both.groupBy(*_ID, "content").agg(F.sum("count").alias("surplus"))

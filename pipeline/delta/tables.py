@@ -2,7 +2,7 @@
 
 A row has the columns of the decoded value, or a column ``value``, and the columns of ``COORDINATES``, which have the
 record's key, headers, time, partition and offset. A micro-batch is one Delta commit with ``txnAppId`` and
-``txnVersion``; a micro-batch that is already in the table is skipped.
+``txnVersion``; one that is already in the table is skipped.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class TableSink(KnowsItsQuery):
             self._write(self._rows(good), run, batch_id)
 
     def replace(self, records: DataFrame, where: str) -> bool:
-        """Makes ``records`` the rows for which the SQL condition ``where`` holds, in one commit; others stay.
+        """Replaces the rows for which the SQL condition ``where`` holds by ``records``, in one commit.
 
-        Does nothing, and returns False, if these are the rows already. The table must exist, and be of mode append. Bad
-        records are committed first, as in a micro-batch; a new field in a commit of its own, without rows.
+        Does nothing, and returns False, if these rows are there already. The table must exist, and be of mode append.
+        Bad records are committed first, as in a micro-batch; a new field in a commit of its own, without rows.
         """
         session = records.sparkSession
         check_mode(self.path, properties_of(session, self.path), self.mode)
@@ -114,7 +114,7 @@ class TableSink(KnowsItsQuery):
         return True
 
     def load(self, records: DataFrame, where: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """As :meth:`replace`, for records that are new: does not compare them, and creates the table if it is missing.
+        """Like :meth:`replace`, for records that are new: does not compare them, creates a missing table.
 
         ``before`` and ``after``: properties that the table has when the rows are committed, and afterwards. Each is set
         in a commit of its own. Raises the errors of :meth:`replace`.
@@ -131,7 +131,7 @@ class TableSink(KnowsItsQuery):
             set_properties(session, self.path, _other(after, {**found, **before}))
 
     def _described(self) -> dict[str, str]:
-        """Returns the properties that say how this sink writes, for those who read the tail of the log as it would."""
+        """Returns the properties that describe this sink, so that readers decode the tail of the log alike."""
         keeps_bad = {BAD_RECORDS_PROPERTY: self.bad_records or ""}
         return {MODE_PROPERTY: self.mode.value, SERDE_PROPERTY: serde_to_text(self.serde), **keeps_bad}
 

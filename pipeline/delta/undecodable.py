@@ -51,7 +51,7 @@ def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> Da
 
 
 def first_bad(records: DataFrame, serde: Serde | None, *, by_key: bool) -> str | None:
-    """Returns where one of the bad records is, and why it is bad: ``flights-0, offset 7: its value …``; else None."""
+    """Returns where a bad record is, and why it is bad: ``flights-0, offset 7: its value …``; None: no bad one."""
     bad = with_reasons(records, serde, by_key=by_key).where(F.col(REASON).isNotNull())
     found = bad.select("topic", "partition", "offset", REASON).head() if "topic" in records.columns else None
     return None if found is None else f"{found[0]}-{found[1]}, offset {found[2]}: {found[3]}"

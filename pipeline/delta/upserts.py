@@ -58,9 +58,9 @@ def merge(
 ) -> None:
     """Merges ``rows``, the newest record of each key, into the table at ``path``.
 
-    A ``version`` that the table has already changes nothing. With None for it, merges in any case, and records that
-    the table has already change nothing. The commit records ``following``, the next offsets. After a crash, the
-    tombstones may be stored already; the table has either all the records or none of them.
+    If the table has ``version`` already, this changes nothing. With None, it always merges; records that the table has
+    already change nothing. The commit records ``following``, the next offsets. After a crash, the tombstones may be
+    stored already; the table has either all the records or none of them.
     """
     session, newest = rows.sparkSession, rows.persist()
     try:

@@ -1,4 +1,4 @@
-"""The steps of the demo, and what they print."""
+"""The steps of the demo, and their output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rich.table import Table
 from ...storage import LogManager
 from .flights import Comparison
 
-# A JVM that lives for seconds spends most of its time on compiling well what it runs once.
+# A JVM that lives for seconds spends most of its time optimizing code that runs once.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NEXT = """\
 Try next

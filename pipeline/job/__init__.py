@@ -1,1 +1,1 @@
-"""What the programs in ``jobs/`` share: a Spark session, a command line, and running a query to its end."""
+"""Parts that the programs in ``jobs/`` share: a Spark session, a command line, and running a query to its end."""

@@ -22,7 +22,7 @@ from ...storage import (
 from ..locations import log_location
 from .frames import failure_code
 
-# What to do instead of a flag of Kafka's tools about brokers.
+# Advice in place of flags of Kafka's tools about brokers.
 _ANSWERS = {
     "--bootstrap-server": "there is no server; name the log directory with --log-dir",
     "--replication-factor": "there are no replicas; leave it out",
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_log_dir(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--log-dir``, which COMMITLOG_LOG_DIR stands for."""
+    """Adds ``--log-dir``, whose default is COMMITLOG_LOG_DIR."""
     directory = environ.get("COMMITLOG_LOG_DIR")
     parser.add_argument(
         "--log-dir",
@@ -80,7 +80,7 @@ def _add(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _saying_why(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """Wraps ``parse`` so that argparse prints the text of a ValueError, which it would replace by its own."""
+    """Wraps ``parse`` so that argparse prints the text of a ValueError instead of a text of its own."""
 
     def parsed(text: str) -> int:
         try:

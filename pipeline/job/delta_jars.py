@@ -1,4 +1,4 @@
-"""Delta's jars as files: found once, and then named to Spark, which fetches and prints nothing at each start.
+"""Delta's jars as files: found once, and then named to Spark, so that it fetches and prints nothing at its starts.
 
 ``spark.jars.packages`` asks Ivy at every start, which takes seconds and prints sixty lines. So Ivy is asked once, in a
 process of its own whose output is kept; the list that it found is in a file under ``$XDG_CACHE_HOME`` or ``~/.cache``,
@@ -64,7 +64,7 @@ def delta_jars(settings: Mapping[str, str]) -> list[str]:
 
 
 def check_delta(session: SparkSession) -> None:
-    """Raises InvalidConfigError if a session of this process is without Delta's jar."""
+    """Raises InvalidConfigError if the session of this process lacks Delta's jar."""
     jvm = getattr(session, "_jvm", None)  # Spark Connect has none
     if jvm is not None and _lacks_delta(jvm):
         raise InvalidConfigError(

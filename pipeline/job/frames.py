@@ -1,4 +1,4 @@
-"""What a job says of an error: its message, without the frames of Java and of Python's workers around it.
+"""The error text of a job: the message, without the frames of Java and of Python's workers around it.
 
 ``COMMITLOG_FRAMES=full`` shows the frames; conf/log4j2.properties reads the variable, too.
 """
@@ -23,19 +23,19 @@ def are_shown() -> bool:
 
 
 def hide_frames() -> None:
-    """Keeps py4j from logging what Python functions of a query raise; the query's error says the same."""
+    """Keeps py4j from logging errors of a query's Python functions; the query's error has the same text."""
     if not are_shown():
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def cause(error: Exception) -> str:
-    """Returns our own error in a line, where Spark's has it among the frames of a worker and the query's plan."""
+    """Returns our own error as one line, from Spark's error with the frames of a worker and the query's plan."""
     own = _OWN_ERROR.findall(str(error))
     return own[-1] if own and not are_shown() else str(error)
 
 
 def failure_code(error: Exception) -> int:
-    """Returns the exit code for what an error ended: 3 for damage of a log, also if Spark has it as text, else 1."""
+    """Returns the exit code for an error: 3 for damage of a log, even if only in the text of Spark's error, else 1."""
     is_damage = isinstance(error, CorruptionError) or bool(_damage_named().search(str(error)))
     return EXIT_DAMAGED if is_damage else 1
 

@@ -1,7 +1,7 @@
 """Which Python Spark runs: its own processes must find this package, or there is no data source ``commitlog``.
 
-Tasks run ``PYSPARK_PYTHON``, by default the ``python3`` on the path, which in a virtual environment may be another one.
-The process that looks for data sources runs ``PYSPARK_DRIVER_PYTHON`` if it is set, else the same (tried with 4.2).
+Tasks run ``PYSPARK_PYTHON``, by default the ``python3`` on the path, which may not be that of the virtual environment.
+The process that searches data sources runs ``PYSPARK_DRIVER_PYTHON`` if it is set, else the same (tried with 4.2).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _LOOK_TIMEOUT_S = 60
 
 
 def run_this_python() -> None:
-    """Makes a JVM that is started later run this Python, except for tasks if ``PYSPARK_PYTHON`` says otherwise."""
+    """Makes a JVM that is started later run this Python; tasks run ``PYSPARK_PYTHON`` if it is set."""
     os.environ.setdefault(TASKS, sys.executable)
-    os.environ[FINDER] = sys.executable  # this process is the driver, whatever the variable said: jupyter, ipython
+    os.environ[FINDER] = sys.executable  # this process is the driver, even if the variable named jupyter or ipython
 
 
 def warn_of_another_python() -> None:
     """Logs a warning if Spark's tasks run a Python on this machine that does not have this package.
 
-    Asks the session that runs already, if there is one, and else the environment. Says nothing of a Python that is not
-    on this machine.
+    Checks the running session, if there is one, and otherwise the environment. Gives no warning about a Python that is
+    not on this machine.
     """
     context = SparkContext._active_spark_context
     python = str(os.environ.get(TASKS, "python3") if context is None else context.pythonExec)
@@ -46,7 +46,7 @@ def warn_of_another_python() -> None:
 
 @cache
 def _has_package(python: str) -> bool:
-    """Whether a Python has this package; True for one that is not on this machine, where nobody can know."""
+    """Whether a Python has this package; True for one that is not on this machine, which cannot be checked."""
     path = shutil.which(python)
     if path is None or Path(path) == Path(sys.executable):
         return True

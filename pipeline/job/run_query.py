@@ -82,7 +82,7 @@ class _Started(NamedTuple):
     query: StreamingQuery
 
     def wait(self) -> StreamingQueryException | None:
-        """Waits until the query ends; returns its error, but none of a query that was stopped."""
+        """Waits until the query ends; returns its error, or None if it was stopped."""
         try:
             self.query.awaitTermination()
         except StreamingQueryException as error:
@@ -173,7 +173,7 @@ class _Stop:
                 self._over = True
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Stops the queries from another thread: this one runs the handler, and may be writing a batch to wait for."""
+        """Stops the queries from another thread, because this thread may itself be writing the batch to wait for."""
         threading.Thread(target=self.now, daemon=True).start()
 
     def before_the_jvm_ends(self) -> None:
@@ -213,6 +213,6 @@ def on_jvm_shutdown(context: SparkContext, function: Callable[[], None]) -> None
 
 
 def _forget(hooks: JavaObject, hook: JavaObject) -> None:
-    """Removes a hook at the program's end: the JVM, which ends later, would find nobody to call, and log that."""
-    with suppress(Py4JError, OSError):  # the JVM is shutting down, or is not there any more
+    """Removes a hook at the program's end: the JVM ends later, and would log that nothing answers its call."""
+    with suppress(Py4JError, OSError):  # the JVM is shutting down, or has ended
         hooks.removeShutdownHook(hook)

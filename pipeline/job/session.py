@@ -38,7 +38,7 @@ SETTINGS = WORKER_SETTINGS | {
     "spark.sql.session.timeZone": "UTC",
     # With fewer rows per Arrow batch, a task starts and finishes earlier; the writer combines many batches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
-    # A table and the tail of its log become one stage, and more than a megabyte of tail Arrow batches for tasks.
+    # A table and the tail of its log become one stage; a tail above a megabyte is sent to tasks as Arrow batches.
     "spark.sql.codegen.wholeStage.union.enabled": "true",
     "spark.sql.execution.arrow.localRelationThreshold": "1m",
     # Not extraJavaOptions, which are the user's.
@@ -81,7 +81,7 @@ def job_session(name: str, *, delta: bool = False) -> SparkSession:
 
 
 def _with_delta(own: Mapping[str, str]) -> dict[str, str]:
-    """Returns settings with those of Delta, and with its jars, unless they are there or a running JVM is without."""
+    """Returns the settings with Delta's; adds its jars unless they are set or a JVM already runs."""
     given = spark_defaults() | dict(own)
     jars = given.get("spark.jars", "")
     is_there = "delta-spark" in jars + given.get("spark.jars.packages", "")
@@ -92,7 +92,7 @@ def _with_delta(own: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """What a settings file has for a topic: partitions, and settings of topic and producer by Kafka's names."""
+    """The section of a settings file about a topic: partitions, and settings of topic and producer by Kafka's names."""
 
     partitions: int | None = None
     configs: dict[str, str] = field(default_factory=dict)

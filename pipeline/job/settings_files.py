@@ -1,4 +1,4 @@
-"""Files of settings, as Kafka's tools take them."""
+"""Settings files as Kafka's tools read them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def maintain(name: str, options: argparse.Namespace, operation: Operation) -> in
 
 @contextmanager
 def spark_context(name: str) -> Iterator[SparkContext]:
-    """The context of Spark, which is stopped at the block's end. Raises MissingExtraError without Spark."""
+    """Yields Spark's context, which is stopped at the block's end. Raises MissingExtraError without Spark."""
     with needs_extra("this job"):
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415  --help goes without
     with SparkContext.getOrCreate(SparkConf().setAppName(name)) as context:
@@ -69,7 +69,7 @@ def spark_context(name: str) -> Iterator[SparkContext]:
 
 @contextmanager
 def job_runner(name: str, app_name: str) -> Iterator[Runner]:
-    """What runs the tasks of a job: Spark under spark-submit, else this process, one task after the other."""
+    """Yields the runner of a job's tasks: Spark under spark-submit, otherwise this process, one after the other."""
     if not is_submitted():
         yield in_this_process
         return
@@ -90,7 +90,7 @@ def _prepare(name: str, options: argparse.Namespace) -> tuple[MaintenanceRun, Se
 
 
 def _repeat(name: str, options: argparse.Namespace, operation: Operation, context: SparkContext) -> int:
-    """Runs the operation whenever it is due, until a signal stops it, which lets the current run finish."""
+    """Runs the operation whenever it is due, until a signal; the current run then finishes."""
     from ..job.run_query import on_jvm_shutdown  # noqa: PLC0415  imports Spark
 
     over, code = threading.Event(), 0
@@ -120,7 +120,7 @@ def _end_with_the_run(over: threading.Event) -> None:
 def show(name: str, outcomes: Iterable[PartitionOutcome], *, as_json: bool, is_brief: bool = False) -> int:
     """Prints each outcome as it arrives, then the sums. Returns the exit code.
 
-    ``is_brief`` leaves out the partitions that are as they were.
+    ``is_brief`` leaves out unchanged partitions.
     """
     tally = Tally()
     for outcome in outcomes:

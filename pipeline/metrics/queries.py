@@ -31,7 +31,7 @@ from .directory import NOBODY, PORT, Consumer, DirectoryMetrics, Gauge, Gauges, 
 
 CLUSTER_NAME = "spark"
 
-FINISHED_KEPT = 100  # queries: a driver that starts queries without names for ever must not grow
+FINISHED_KEPT = 100  # queries: the memory of a driver that keeps starting unnamed queries must not grow
 
 _QUERY = ("cluster_name", "group")
 RUNNING = Gauge("commitlog_query_running", "1 while the query runs, 0 after its end", _QUERY)
@@ -45,7 +45,7 @@ INPUT_RATE = Gauge("commitlog_query_input_rows_per_second", "Rows that arrived p
 PROCESSED_RATE = Gauge("commitlog_query_processed_rows_per_second", "Rows that were processed per second", _QUERY)
 BATCH_SECONDS = Gauge("commitlog_query_batch_seconds", "How long the last micro-batch took", _QUERY)
 
-# What sinks of this process wrote. As in commitlog_sink_batches, a sink is a group of its own in its log directory.
+# Writes by sinks of this process. As in commitlog_sink_batches, a sink is a group of its own in its log directory.
 _SINK = (*_QUERY, "log_dir")
 _SINK_TOPIC = (*_SINK, "topic")
 SINK_RECORDS = Gauge("commitlog_sink_batch_records", "Records of a sink's last micro-batch", _SINK_TOPIC)
@@ -142,7 +142,7 @@ class _Query:
     """The newest run of a query."""
 
     group: str
-    progress: StreamingQueryProgress | None  # the last one, also of earlier runs; None before the first micro-batch
+    progress: StreamingQueryProgress | None  # the last one, even of earlier runs; None before the first micro-batch
     is_running: bool = True
     has_failed: bool = False
 
@@ -154,7 +154,7 @@ class _Queries(Collector):
         self.cluster_name = cluster_name
         self._with_lag = with_lag
         self._turn = threading.Lock()  # Guards the runs.
-        self._runs: dict[UUID, _Query] = {}  # those that ended last come last
+        self._runs: dict[UUID, _Query] = {}  # runs that ended last come last
 
     def begin(self, run_id: UUID, group: str) -> None:
         with self._turn:
@@ -252,7 +252,7 @@ def _lags(progress: StreamingQueryProgress) -> Iterator[GroupPartition]:
 
 
 def _offsets(progress: StreamingQueryProgress) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Returns, by partition, the offsets up to which a query has read, and those up to which it could have read.
+    """Returns, by partition, the offsets up to which a query has read, and the ends up to which it could read.
 
     If two sources of the query read a partition, the offsets give the larger lag.
     """

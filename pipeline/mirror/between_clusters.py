@@ -64,12 +64,12 @@ def add_between_clusters(commands: Any) -> None:
         "--follow",
         type=float,
         metavar="SECONDS",
-        help="go on until stopped, and look for new topics every so many seconds",
+        help="go on until stopped, and look for new topics every N seconds",
     )
 
 
 def run_between_clusters(options: argparse.Namespace) -> None:
-    """Mirrors as the options say, and prints what was mirrored. Raises what :meth:`Mirror.run` raises."""
+    """Mirrors by the options, and prints the results. Raises the errors of :meth:`Mirror.run`."""
     mirror = _mirror(options)
     with _stopped_by_signals(mirror):
         try:

@@ -32,7 +32,7 @@ from .mirrored import Mirrored
 
 @dataclass(frozen=True)
 class Following:
-    """What the tasks of a mirror from Kafka need; sent to the workers."""
+    """The parameters of the tasks of a mirror from Kafka; sent to the workers."""
 
     cluster: Cluster
     directory: str

@@ -15,10 +15,10 @@ class Mirrored:
 
     topic: str
     partition: int
-    first_offset: int = 0  # of the first record that this round wrote, in the log that it writes to
-    next_offset: int = 0  # the offset after the last record that this round wrote, in the same log
+    first_offset: int = 0  # the offset of the first record that this round wrote, in the target log
+    next_offset: int = 0  # the offset after the last record that this round wrote, in the target log
     error: str | None = None  # why the partition is not up to date
-    exit_code: int = 0  # of a job that ends with this outcome
+    exit_code: int = 0  # the exit code of a job that ends with this outcome
 
     @classmethod
     def failed(cls, topic: str, partition: int, error: LogStoreError) -> Self:

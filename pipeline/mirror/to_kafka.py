@@ -41,7 +41,7 @@ from ...storage import (
 )
 from .mirrored import Mirrored
 
-BATCH_BYTES = 256 << 10  # of records in a batch; the topic's max.message.bytes and segment.bytes may allow less
+BATCH_BYTES = 256 << 10  # bytes of records in a batch; the topic's max.message.bytes and segment.bytes may allow less
 _TIME_TYPE = "message.timestamp.type"
 
 
@@ -50,12 +50,12 @@ class OffsetPair(NamedTuple):
 
     source: int
     target: int
-    topic_id: str | None = None  # of the topic here that ``source`` is an offset of; None: not known
+    topic_id: str | None = None  # the id of the local topic to which the offset ``source`` belongs; None: not known
 
 
 @dataclass(frozen=True)
 class Sending:
-    """What the tasks of a mirror to Kafka need; sent to the workers."""
+    """The parameters of the tasks of a mirror to Kafka; sent to the workers."""
 
     cluster: Cluster
     directory: str
@@ -183,7 +183,7 @@ def send_partition(sending: Sending, item: tuple[int, OffsetPair]) -> tuple[Mirr
 def _of_topic(position: OffsetPair, topic_id: str | None, end: int, reader: LogReader, sending: Sending) -> OffsetPair:
     """Returns the position in the topic with ``topic_id``; ``end`` is the partition's end in Kafka.
 
-    Raises MirrorError if the position is that of a topic that was deleted here, unless data loss is allowed and all
+    Raises MirrorError if the position belongs to a topic that was deleted here, unless data loss is allowed and all
     records that were sent have been counted: then the records of the new topic follow them.
     """
     if topic_id is None or position.topic_id in (None, topic_id):

@@ -64,14 +64,15 @@ class BatchReader(DataSourceReader):
         check_start_before_end(options.starting, options.ending, starts, stops)
         for each, log in logs.items() if options.mode is not ReadMode.DROP_MALFORMED else ():
             log.check_readable_to(stops[each], options.isolation)
-        # In a damaged log that is read nevertheless, a time may not be found; tasks then check batches one by one.
+        # In a damaged log that is read all the same, the search for a time may fail; tasks then check batches one by
+        # one.
         ask = (lambda *_: 0) if options.mode is ReadMode.DROP_MALFORMED else start_at
         sources = self._with_keys(open_logs.manager, logs)
         ranges = [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in sources]
         return [behind_lost(logs[each.source], each, options) for each in ranges]
 
     def _with_keys(self, manager: LogManager, sources: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Returns those of ``sources`` where the wanted keys are by option ``keyPartitioner``; all without it."""
+        """Returns the ``sources`` that can have the requested keys, by option ``keyPartitioner``; all without it."""
         keys = self._wanted.keys
         if keys is None or not self._options.keys_by_murmur2:
             return [*sources]

@@ -25,16 +25,16 @@ Overrides = tuple[tuple[str, str], ...]
 
 
 class _Known(NamedTuple):
-    """A log with what it was opened for; if one of these changes, the log is opened again."""
+    """A log with the facts it was opened with; if one of them changes, the log is opened again."""
 
     watcher: LogWatcher
-    inode: int  # of its directory; that of a topic made again may be the same
+    inode: int  # the inode of its directory; a topic that is created again may get the same one
     topic_id: str | None
     configs: Mapping[str, str]
 
 
 class OpenLogs:
-    """The logs of a directory that one thread reads repeatedly; keeps what is known of each log between reads."""
+    """The logs of a directory that one thread reads repeatedly; keeps the state of each log between reads."""
 
     def __init__(self, directory: str, overrides: Overrides = (), kept: int = KEPT) -> None:
         """Opens nothing, and can be pickled until it is first used.
@@ -44,10 +44,10 @@ class OpenLogs:
         self._directory = directory
         self._overrides = overrides
         self._kept = kept
-        self._is_fresh = False  # whether nothing was read since the last look
+        self._is_fresh = False  # whether nothing was read since the last :meth:`look`
         self._known: dict[TopicPartition, _Known] = {}
         self._with_files: dict[TopicPartition, None] = {}  # in order of last use
-        self.ids: TopicIds = {}  # of the topics of the last :meth:`catch_up`, read before their logs
+        self.ids: TopicIds = {}  # the topic ids that the last :meth:`catch_up` read, before it read the logs
 
     @cached_property
     def manager(self) -> LogManager:
@@ -56,7 +56,7 @@ class OpenLogs:
         return LogManager.open(self._directory, overrides=dict(self._overrides))
 
     def look(self) -> LogManager:
-        """Returns the manager, which sees what others changed since: topics to read next, and then their logs."""
+        """Returns the manager, updated with others' changes, to read topics and then their logs."""
         manager = self.manager
         if not self._is_fresh:
             manager.catch_up()
@@ -66,8 +66,8 @@ class OpenLogs:
     def catch_up(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
         """Returns the logs of ``partitions`` up to their current ends; a partition that does not exist is missing.
 
-        Do not close the logs, and do not use them after the next call. Reads the checkpoint files at the root only
-        once for all logs, and sees what others changed as :meth:`look`, if nobody called that since the last call.
+        Do not close the logs, and do not use them after the next call. Reads the checkpoint files at the root only once
+        for all logs, and includes others' changes like :meth:`look`, unless that was called since the last call.
         """
         marks, configs, found = self.look().all_marks(), dict[str, Mapping[str, str] | None](), {}
         self.ids = topic_ids(self.manager, partitions)
@@ -82,15 +82,15 @@ class OpenLogs:
         return found
 
     def get(self, partition: TopicPartition) -> LogWatcher:
-        """Returns the log of a partition as the last :meth:`catch_up` returned it."""
+        """Returns the log of a partition in the state of the last :meth:`catch_up`."""
         self._use(partition)
         return self._known[partition].watcher
 
     def close_files(self) -> None:
-        """Closes all files, but keeps what is known of the logs.
+        """Closes all files, but keeps the state of the logs.
 
-        The next :meth:`catch_up` checks again that the directory exists. Of each log that is still the same, it reads
-        only what was appended.
+        The next :meth:`catch_up` checks again that the directory exists. From each log that is still the same, it reads
+        only appended data.
         """
         for partition in self._with_files:
             self._known[partition].watcher.close()
@@ -100,7 +100,7 @@ class OpenLogs:
             manager.close()
 
     def close(self) -> None:
-        """Closes all files and discards what is known of the logs; the next :meth:`catch_up` opens them again."""
+        """Closes all files and discards the state of the logs; the next :meth:`catch_up` opens them again."""
         self.close_files()
         self._known.clear()
 
@@ -164,7 +164,7 @@ _of_this_process: dict[tuple[str, Overrides, int], OpenLogs] = {}  # in order of
 def open_logs_of_this_process(directory: str, overrides: Overrides, kept: int = KEPT) -> OpenLogs:
     """Returns the OpenLogs that this process keeps for a directory; creates it on the first call.
 
-    Spark plans many queries in one process, and runs many tasks of a stream in one worker, so what is known of a log
+    Spark plans many queries in one process, and runs many tasks of a stream in one worker, so the kept state of a log
     makes the next read cheap. Keeps the logs of only a few directories, so that the memory of a process that reads many
     directories does not grow. For one thread, as in Spark's workers.
     """

@@ -137,7 +137,7 @@ class Columns(NamedTuple):
         return cls(given.flag("includeHeaders", False), names, decode, table and table_location(table))
 
     def schema(self) -> StructType:
-        """Returns the DataFrame's schema, for a user who gives none; not of a table, which this room cannot read."""
+        """Returns the DataFrame's schema if the user gives none; not for a table, which this package cannot read."""
         if self.decode is not None:
             columns = self.decode.columns
             return from_arrow_schema(pa.schema([(name, columns[name]) for name in self.names or columns]))
@@ -274,7 +274,7 @@ class Given:
         return self.choice(option, default, _FLAG)
 
     def choice(self, option: str, default: T, values: Mapping[str, T]) -> T:
-        """Returns what ``values`` has for the option's value, ignoring case; ``default`` if the option is not given."""
+        """Returns the entry of ``values`` for the option's value, ignoring case; ``default`` without the option."""
         text = self.text(option)
         if text is None:
             return default
@@ -339,7 +339,10 @@ def _limits(given: Given) -> TriggerLimits:
 
 
 def _table(given: Given, use: Use) -> str | None:
-    """Returns where the table is that a stream begins in. Raises InvalidConfigError for options that need a log."""
+    """Returns the location of the table in which a stream begins.
+
+    Raises InvalidConfigError for options that need a log.
+    """
     table = given.text("table")
     if table is None:
         return None

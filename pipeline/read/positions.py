@@ -26,10 +26,10 @@ from .task_ranges import OffsetRange, TaskLimits
 
 @errors_end_here
 class PositionBatchReader(DataSourceReader):
-    """Reads topics of a directory of 0.7: one task a file, whose messages it yields as Arrow batches."""
+    """Reads topics of a directory of 0.7: one task per file, which yields its messages as Arrow batches."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
-        """Raises InvalidConfigError for an option that this layout has no meaning for."""
+        """Raises InvalidConfigError for an option that does not apply to this layout."""
         check_options(options)
         self._options = options
         self._schema = schema
@@ -77,7 +77,7 @@ def _by_file(
 
 
 def check_options(options: ReadOptions) -> None:
-    """Raises InvalidConfigError for an option of today's logs that a log of 0.7 has nothing for."""
+    """Raises InvalidConfigError for an option that does not apply to logs of 0.7."""
     refused = {
         "startingTimestamp or endingTimestamp": any(
             isinstance(bound, AtTimestamp | AtTimestamps) for bound in (options.starting, options.ending)

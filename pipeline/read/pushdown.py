@@ -1,7 +1,7 @@
 """Filter pushdown: which parts of the logs a query's ``where`` on topic, partition, offset, timestamp and key needs.
 
-Spark passes a list of filters, and a row must satisfy all of them. Each filter narrows what is read. If every row that
-is then read satisfies the filter, Spark need not apply it. Spark applies the others: those on timestamps, since records
+Spark passes a list of filters, and a row must satisfy all of them. Each filter narrows what is read. If all rows of the
+narrowed read satisfy the filter, Spark need not apply it. Spark applies the others: those on timestamps, since records
 are ordered by offset and not by time, and those on other columns.
 """
 
@@ -72,17 +72,17 @@ class Wanted:
         )
 
     def with_keys(self, keys: frozenset[bytes]) -> Wanted:
-        """Returns what is left if only these keys are wanted."""
+        """Returns the part narrowed to these keys."""
         return replace(self, keys=keys if self.keys is None else keys & self.keys)
 
     @property
     def key_choice(self) -> KeyChoice | None:
-        """Which records have a wanted key; None: all."""
+        """The choice of records with the requested keys; None: all records."""
         return None if self.keys is None else KeyChoice(tuple(sorted(self.keys)))
 
     @property
     def timespan(self) -> Timespan:
-        """The wanted times in whole milliseconds, the unit of records' times."""
+        """The requested times in whole milliseconds, the unit of records' times."""
         first, last = self.bounds.get("timestamp", Interval())
         return Timespan(
             _LEAST if first == _LEAST else -(-first // _US_PER_MS), _MOST if last == _MOST else last // _US_PER_MS

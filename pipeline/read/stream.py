@@ -49,7 +49,7 @@ from .task_ranges import OffsetRange, plan
 # {topic: {partition: offset}} with the ids of topics, as Spark passes it and writes it to the checkpoint
 Nested = dict[str, Any]
 
-# The initial offset if the query starts at the latest one. Never in a checkpoint, which only has ends of micro-batches.
+# Stands for an initial offset at the log end. Never in a checkpoint, which only has ends of micro-batches.
 UNDECIDED: Nested = {"startingOffsets": "latest"}
 
 KEPT_BY_TASKS = 64  # logs whose files a worker keeps open between its tasks
@@ -83,7 +83,7 @@ class RefusedStreamReader(DataSourceStreamReader):
     """Raises ``error`` at the first call, which is :meth:`initialOffset`.
 
     If the data source raised it instead of returning a reader, Spark's own program would fail on the missing reader
-    (UnboundLocalError), and the user would read that as the last line.
+    (UnboundLocalError), and that error would be the last line that the user sees.
     """
 
     def __init__(self, error: LogStoreError) -> None:
@@ -109,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offsets | None = None
         self._initial_ids: TopicIds = {}
         self._latest: Offsets | None = None
-        self._committed: Offsets | None = None  # for the group, by this run
+        self._committed: Offsets | None = None  # the offsets that this run has committed for the group
         self._target: Seen | None = None  # under AvailableNow
 
     # Where a query and its micro-batches begin and end
@@ -142,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def _earliest(self, partition: TopicPartition, state: PartitionState) -> int:
-        """Returns the offset that ``earliest`` stands for; lost segments may have been before ``state.first``."""
+        """Returns the offset of ``earliest``; it may be below ``state.first`` if first segments were lost."""
         return self._open_logs.get(partition).earliest_offset
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -226,7 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most = shares(limits.max_bytes, waiting)
             logs = self._open_logs.catch_up(
                 ends
-            )  # again: under AvailableNow, files seen at first may be deleted by now
+            )  # searched again: under AvailableNow, files seen at first may be deleted by now
             ends |= {each: self._within(log, begins[each], ends[each], most[each]) for each, log in logs.items()}
         return ends
 
@@ -278,7 +278,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return set(self._options.subscription.partitions_there(self._open_logs.manager)) - ended.keys()
 
     def _ranges(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> list[OffsetRange]:
-        """Returns what to read of a partition, in order; a subclass may read some of it elsewhere."""
+        """Returns the ranges to read from a partition, in order; a subclass may read some of them elsewhere."""
         return [self._range(partition, log, start, end)]
 
     def _range(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> OffsetRange:

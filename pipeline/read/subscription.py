@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Topics(Protocol):
-    """What knows the topics of a directory, such as a LogManager."""
+    """A source of the topics of a directory, such as a LogManager."""
 
     def topics(self) -> Mapping[str, TopicDescription]:
         """The topics by name."""
@@ -119,7 +119,7 @@ def _partitions_of(topic: str, manager: Topics, strict: bool) -> tuple[int, ...]
 
 
 class _Way(NamedTuple):
-    """How an option names partitions: ``check`` parses its value without reading logs, ``find`` returns partitions."""
+    """An option that names partitions: ``check`` parses its value without reading logs, ``find`` finds partitions."""
 
     check: Callable[[str], object]
     find: Callable[[str, Topics, bool], list[TopicPartition]]  # the flag: whether a missing one is an error

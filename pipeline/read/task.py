@@ -39,10 +39,9 @@ def batches_of(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the records of ``part`` that ``options`` select, as Arrow batches with the columns of ``schema``.
 
-    With ``keys``, only those with one of them.
-
-    Raises and logs what :func:`records_of` does. Also raises InvalidRecordError for a null in a NOT NULL column, and
-    TimeBeyondSparkError for a time that does not fit Spark's timestamps (with ``mode=permissive``, it is null).
+    With ``keys``, only records with one of these keys. Raises and logs the same as :func:`records_of`. Also raises
+    InvalidRecordError for a null in a NOT NULL column, and TimeBeyondSparkError for a time that does not fit Spark's
+    timestamps (with ``mode=permissive``, it is null).
     """
     decode = options.columns.decode
     asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
@@ -63,7 +62,7 @@ def records_of(
 ) -> Iterator[Records]:
     """Yields the records of ``part`` that ``options`` select, in order; skips batches without times in ``timespan``.
 
-    With ``keys``, yields only records with one of them, and passes over segments whose key filter has none of them.
+    With ``keys``, yields only records with one of these keys, and skips segments whose key filter has none of them.
 
     Retention may delete planned records before or during the read, and a log may be truncated. Lost records raise
     OffsetOutOfRangeError, or are logged (``failOnDataLoss``). Damage raises CorruptionError, or is logged and skipped

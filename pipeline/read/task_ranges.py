@@ -25,7 +25,7 @@ class OffsetRange(InputPartition):
     source: TopicPartition
     start: int
     end: int
-    topic_id: str | None = None  # of the topic that it was planned for, if the reader checks this
+    topic_id: str | None = None  # the id of the topic for which it was planned, if the reader checks that
 
     @property
     def size(self) -> int:
@@ -68,7 +68,7 @@ def _at_least(wanted: int, ranges: list[OffsetRange]) -> list[OffsetRange]:
     """Splits ``ranges`` into about ``wanted`` ranges. Small ranges stay whole; only the others share the splits."""
     total = sum(each.size for each in ranges)
     whole = [each for each in ranges if _share(each.size, total, wanted) == 1]
-    stay_whole = {each.source for each in whole}  # by partition, as Spark does, even if its ranges differ
+    stay_whole = {each.source for each in whole}  # by partition, as in Spark, even if its ranges differ in size
     offsets_to_split = total - sum(each.size for each in whole)
     tasks_to_share = max(wanted - len(whole), 1)
     return [

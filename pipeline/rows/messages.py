@@ -1,4 +1,4 @@
-"""Rows that reach a task as messages of Spark's, each of which has one Arrow batch.
+"""Rows that reach a task as Spark messages, each with one Arrow batch.
 
 Tasks import this module, and not ``write.arrow_messages``, which is the driver's.
 """
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class OverMessages(Generic[T]):
     """Applies ``function``, in a task, to the Arrow batches in messages, each of which has one batch of ``schema``.
 
-    Returns what ``function`` returns, or [None] if a string has more bytes than ``limits`` allow for its column.
+    Returns the result of ``function``, or [None] if a string has more bytes than ``limits`` allow for its column.
     """
 
     function: Callable[[Iterator[pa.RecordBatch]], Iterable[T]]

@@ -50,12 +50,12 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True)
 class DataLoss:
-    """What to do if records that a query should read no longer exist: the option ``failOnDataLoss``."""
+    """The treatment of records that a query should read but that no longer exist: the option ``failOnDataLoss``."""
 
     fails: bool = True
 
     def report(self, kind: type[LogStoreError], message: str) -> None:
-        """Raises ``kind`` if ``fails``; otherwise logs a warning, and the caller goes on with what remains."""
+        """Raises ``kind`` if ``fails``; otherwise logs a warning; the caller continues with the other records."""
         if self.fails:
             raise kind(f"{message} (set option failOnDataLoss=false to continue with the remaining records)")
         logger.warning("%s; continuing with the remaining records, because failOnDataLoss is false", message)
@@ -71,7 +71,7 @@ class Logs(NamedTuple):
 
 
 class Bound(Protocol):
-    """Where a read begins or ends."""
+    """The start or the end of a read."""
 
     @property
     def option(self) -> str:
@@ -86,8 +86,8 @@ class Bound(Protocol):
     def resolve(self, logs: Logs) -> Offsets:
         """Returns the offset for each partition of ``logs``.
 
-        Raises InvalidConfigError if the option names other partitions than those that are read, or if no record is at
-        or after its time, and OffsetOutOfRangeError for an offset outside a log.
+        Raises InvalidConfigError if the option does not name exactly the partitions that are read, or if no record is
+        at or after its time, and OffsetOutOfRangeError for an offset outside a log.
         """
         ...
 
@@ -143,7 +143,7 @@ class AtTimestamp:
 
     option: str
     timestamp_ms: int
-    latest_without_match: bool  # if no record is at or after the time: the log's end; otherwise InvalidConfigError
+    latest_without_match: bool  # if no record is at or after the time: True: the log's end; False: InvalidConfigError
 
     @property
     def drifts(self) -> bool:
@@ -161,7 +161,7 @@ class AtTimestamps:
 
     option: str
     timestamps: Timestamps
-    latest_without_match: bool  # else InvalidConfigError
+    latest_without_match: bool  # as above
 
     @property
     def drifts(self) -> bool:
@@ -274,7 +274,7 @@ def timestamps_from_json(text: str, option: str) -> Timestamps:
 
 
 def _in_ms(times: Any) -> Any:
-    """Returns ms for times as text; leaves all that is no such text for ``offsets_from_nested`` to refuse."""
+    """Returns ms for times as text; leaves anything else for ``offsets_from_nested`` to refuse."""
     if not isinstance(times, dict):
         return times
     found = dict(times)
@@ -289,8 +289,8 @@ def offsets_from_nested(
 ) -> dict[TopicPartition, int]:
     """Converts ``{topic: {partition: number}}`` to numbers by partition.
 
-    Raises InvalidConfigError, naming ``option``, for another form, and for a number below ``least``. ``form`` says what
-    the numbers must be.
+    Raises InvalidConfigError, naming ``option``, for another form, and for a number below ``least``. ``form`` describes
+    the required form of the numbers.
     """
     found: dict[TopicPartition, int] = {}
     for topic, partitions in nested.items():

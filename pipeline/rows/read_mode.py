@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class ReadMode(Enum):
-    """What to do with a corrupt batch, or a time that does not fit Spark's timestamps: values of option ``mode``."""
+    """The treatment of a corrupt batch, or a time that does not fit Spark's timestamps: values of option ``mode``."""
 
     FAIL_FAST = "failfast"  # raise for both
     DROP_MALFORMED = "dropmalformed"  # skip corrupt batches; raise for a time

@@ -2,7 +2,7 @@
 
 They are entries of the JSON: ``{"flights": {"0": 23}, "flights:5kvMfJ_dSQWdBJGa6rPy1A": {}}``. No topic has a colon in
 its name. Spark's Kafka source, and older versions of this package, read such an entry as a topic without partitions, so
-they can continue from these offsets, and we from theirs.
+they can continue from these offsets, and this source from theirs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class KnownOffsets(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str, option: str) -> Self:
-        """Parses what :meth:`to_json` returns, and offsets without ids. Raises InvalidConfigError naming ``option``."""
+        """Parses the output of :meth:`to_json`, or offsets without ids. Raises InvalidConfigError naming ``option``."""
         nested = json_object(text, option, '{"flights": {"0": 23}}')
         return cls(offsets_from_nested(nested, option, least=0), ids_in(nested))
 
@@ -34,11 +34,11 @@ class KnownOffsets(NamedTuple):
 
 
 def with_ids(nested: Mapping[str, Any], ids: TopicIds) -> dict[str, Any]:
-    """Returns offsets by topic with the ids of these topics, in an order that depends on nothing else."""
+    """Returns offsets by topic with the ids of these topics, in an order that depends only on these."""
     return {**nested, **{f"{topic}{_BETWEEN}{ids[topic]}": {} for topic in sorted(nested) if topic in ids}}
 
 
 def ids_in(nested: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the ids that offsets came with; none in those of Spark's Kafka source, and of older versions."""
+    """Returns the ids stored with offsets; empty for offsets of Spark's Kafka source and of older versions."""
     found = (name.partition(_BETWEEN) for name in nested)
     return {topic: topic_id for topic, between, topic_id in found if between}

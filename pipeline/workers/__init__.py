@@ -1,2 +1,1 @@
-"""Spark's Python processes: what they import before they fork, how they use memory, what of an error they show, and
-how they end."""
+"""Spark's Python processes: imports before the fork, use of memory, the text of errors, and a quiet end."""

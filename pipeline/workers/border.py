@@ -16,8 +16,8 @@ Class = TypeVar("Class", bound=type)
 def errors_end_here(spark_calls: Class) -> Class:
     """Decorates a class whose public methods Spark calls.
 
-    Spark shows the whole traceback of what they raise, before and after the message. The message of a LogStoreError
-    says what to do, so that our frames only hide it. Other errors are faults of ours, and keep their frames.
+    Spark shows the whole traceback of their errors, before and after the message. The message of a LogStoreError states
+    what to do, and our frames only hide it. Other errors are bugs, and keep their frames.
     """
     for name, member in list(vars(spark_calls).items()):
         if inspect.isfunction(member) and not name.startswith("_"):
@@ -26,7 +26,7 @@ def errors_end_here(spark_calls: Class) -> Class:
 
 
 def ending_here(call: Called) -> Called:
-    """As :func:`errors_end_here`, for one function or generator."""
+    """Like :func:`errors_end_here`, for one function or generator."""
     ending: Called = _iterating(call) if inspect.isgeneratorfunction(call) else _calling(call)
     return ending
 

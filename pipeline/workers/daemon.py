@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def preload(worker: str) -> None:
-    """Imports what a worker imports that runs the module ``worker`` and tasks of ours."""
+    """Imports the modules that a worker needs to run the module ``worker`` and our tasks."""
     for name in (worker, *_OF_ANY_TASK):
         import_module(name)
     storage.load_kernels()  # the first one loads most of Numba

@@ -14,7 +14,7 @@ import sys
 from functools import lru_cache
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-_KEPT_BYTES = 128 * 2**20  # of free heap: more than one of our tasks frees
+_KEPT_BYTES = 128 * 2**20  # free heap that stays allocated: more than one of our tasks frees
 _FROM_THE_HEAP_BYTES = 32 * 2**20  # glibc's maximum; larger blocks are always returned to the system when freed
 
 

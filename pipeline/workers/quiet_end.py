@@ -23,7 +23,7 @@ def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
         try:
             return worker(*arguments)
         except BrokenPipeError:
-            sys.unraisablehook = _report_others  # for what Python 3.13 finds when it closes the worker's files
+            sys.unraisablehook = _report_others  # for errors that Python 3.13 finds when it closes the worker's files
             return 1
 
     return run

@@ -1,4 +1,4 @@
-"""What a task of a write tells the driver: what it wrote, or why nothing of it may be committed."""
+"""Answers of a write's tasks to the driver: the offsets they wrote, or the reason not to commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from ...storage import InvalidRecordError
 
-Blob = bytes  # below, the name is that of a field
+Blob = bytes  # an alias, because a field below is named bytes
 
 
 class UnwritableRowError(InvalidRecordError):
@@ -17,7 +17,7 @@ class UnwritableRowError(InvalidRecordError):
 
 
 class Written(NamedTuple):
-    """What one task wrote to one partition."""
+    """The records that one task wrote to one partition."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Written(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A row that a task returns: what the task wrote to a partition, or why nothing that it wrote may be committed."""
+    """A row that a task returns: its records in a partition, or the reason why none of its records may be committed."""
 
     topic: str | None = None
     partition: int | None = None
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     refused: str | None = None  # the task must not write: it is late, or a second attempt
     unwritable: str | None = None  # names a row of the task's input that no topic accepts, with the reason
     misplaced: str | None = None  # what is wrong with the user's partitioner
-    staged: Blob | None = None  # what the task put in an object store, for the commit
+    staged: Blob | None = None  # the objects that the task put in an object store, for the commit
 
 
 ARROW_ANSWER = pa.schema(

@@ -34,7 +34,7 @@ class BadRow(NamedTuple):
 
     row: int  # its index in the table
     topic: str | None
-    partition: int | None  # named by the row or assigned to it; None: not assigned yet
+    partition: int | None  # the partition named by the row or assigned to it; None: not assigned yet
     reason: str
 
     def message(self, number: int, task: int) -> str:
@@ -44,7 +44,7 @@ class BadRow(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where the rows of an Arrow batch come from: the write, the task, and their numbers in the task."""
+    """The origin of an Arrow batch's rows: the write, the task, and their numbers in the task."""
 
     app_id: str
     version: int

@@ -1,4 +1,4 @@
-"""What the sink does through the JVM of a classic session: notice the end of a query, describe jobs, find checkpoints.
+"""Uses of a classic session's JVM by the sink: notice the end of a query, describe jobs, find checkpoints.
 
 Imported only in a classic session, since a client of Spark Connect has no py4j. With Connect, a foreachBatch function
 runs in a process of its own, whose end releases all locks and files.
@@ -102,7 +102,10 @@ def _checkpoint_at(root: str, session: Any, jvm: Any) -> Checkpoint:
 
 
 class RemoteCheckpoint(Checkpoint):
-    """A checkpoint on a Hadoop file system. Only plans are read: such a file system stores writes durably by itself."""
+    """A checkpoint on a Hadoop file system.
+
+    Only plans are read; nothing is synced, because such a file system stores writes durably by itself.
+    """
 
     def __init__(self, root: str, session: Any, jvm: Any) -> None:
         """``root`` is the checkpoint's path for Hadoop; ``session`` and ``jvm`` are objects of the JVM."""
@@ -152,7 +155,7 @@ def committed_version(session: SparkSession, path: str, app_id: str) -> int | No
 
 
 def table_version(session: SparkSession, path: str) -> int:
-    """Returns the version of the Delta table at ``path`` that this JVM knows: what it wrote last, or a later one."""
+    """Returns the version of the Delta table at ``path`` that this JVM knows: its last write, or a later one."""
     return int(_snapshot(session, path).version())
 
 

@@ -54,9 +54,9 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *passed: str, is_query: bool = False) -> Self:
-        """Parses options, ignoring the case of names. ``passed``: names of others that may be there.
+        """Parses options, ignoring the case of names. ``passed``: names of other options that are allowed.
 
-        ``is_query``: of a streaming query, whose batch id is the version.
+        ``is_query``: the options are of a streaming query, whose batch id is the version.
 
         Raises InvalidConfigError for an unknown option, which it names with the most similar known one, and for an
         invalid value.
@@ -153,7 +153,7 @@ class BatchWrite(DataSourceArrowWriter):
 
 @dataclass
 class Report(WriterCommitMessage):
-    """What a task reports to :meth:`BatchWrite.commit`."""
+    """The message from a task to :meth:`BatchWrite.commit`."""
 
     answers: Sequence[Answer]
 

@@ -32,8 +32,8 @@ from .targets import Targets
 from .task import TaskWriter, WritePlan
 
 BATCH_ID = "streaming.sql.batchId"  # Spark's property of the thread that calls foreachBatch
-ATTEMPTS = 3  # to write a micro-batch, before the query fails
-_STOPPED = ("cancelled", "java.lang.InterruptedException")  # in Spark's errors about what was stopped on purpose
+ATTEMPTS = 3  # attempts to write a micro-batch, before the query fails
+_STOPPED = ("cancelled", "java.lang.InterruptedException")  # in Spark's errors for stopped queries
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,10 @@ class CommitLogSink(KnowsItsQuery):
 
     @ending_here
     def __call__(self, frame: DataFrame, batch_id: int) -> list[Written]:
-        """Writes ``frame``. Returns what each task wrote, or an empty list for a batch that was written before."""
+        """Writes ``frame``.
+
+        Returns the records that each task wrote; an empty list for a batch that was written before.
+        """
         columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
         opening.check_session(frame.sparkSession, self._targets.directory)
         check_version(batch_id, "the batch id")
@@ -150,7 +153,7 @@ class _MicroBatch:
         self.wanted = [name for name in targets.names if name not in self._done]  # topics that lack this version
 
     def write(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
-        """Writes the rows and returns what each task wrote; returns [] if all topics have the rows already.
+        """Writes the rows and returns the records of each task; [] if all topics have the rows already.
 
         Makes up to three attempts, because a killed worker or a lost executor need not end the query. Commits nothing
         before ``secured``, the sync of the checkpoint, is done.
@@ -174,7 +177,7 @@ class _MicroBatch:
     def _try(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
         """Begins a write, runs it with one Spark job, and commits it with the progress, or aborts it.
 
-        Returns what each task wrote.
+        Returns the records that each task wrote.
         """
         publication, progress = self._writer.publication, self._progress
         began_s = time.monotonic()
@@ -245,7 +248,7 @@ def _remembered(target: Target, checkpoint: Checkpoint) -> list[Remembered]:
 
 
 def _tasks_run_here(session: SparkSession) -> bool:
-    """Whether tasks run on this machine, so that syncing a file here syncs what they wrote."""
+    """Whether tasks run on this machine, so that syncing a file here syncs their writes."""
     return not is_remote() and str(session.sparkContext.master).split("[")[0] == "local"
 
 

@@ -27,7 +27,7 @@ class SinkBatch(NamedTuple):
     log_dir: str
     app_id: str
     written: list[Written]
-    seconds: float  # from the start of its transaction to the end of the commit
+    seconds: float  # duration from the start of its transaction to the end of the commit
     commit_seconds: float  # the part of ``seconds`` that the commit took
 
 
@@ -73,7 +73,7 @@ class KeptWriter:
 
 
 class _Slot:
-    """One writer and what it wrote last. Hold ``turn`` while using or closing the writer."""
+    """One writer and its last write. Hold ``turn`` while using or closing the writer."""
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
@@ -119,7 +119,7 @@ class _Slot:
                 raise set_back(each, app_id, self.writer.publication.directory, has)
 
     def forget(self) -> None:
-        """Closes the writer and discards what this process knows of its batches."""
+        """Closes the writer and discards this process's notes about its batches."""
         self.drop()
         self.notes.clear()
         self.calls.clear()

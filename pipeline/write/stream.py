@@ -1,7 +1,7 @@
 """``writeStream.format("commitlog")``: writes each micro-batch once to topics on an object store.
 
 Spark makes a writer in a process that plans a micro-batch, sends it to the tasks, and makes another one in a process
-that commits. So what the tasks have in common travels with the writer, and what the commit must know with their
+that commits. So data that all tasks share travels with the writer, and data for the commit travels in the tasks'
 messages: the tasks know the query, the committing process does not.
 """
 
@@ -63,7 +63,7 @@ class StreamWrite(DataSourceStreamArrowWriter):
         self._write = uuid4().hex
 
     def _check_new(self) -> None:
-        """Raises ProgressMismatchError if the checkpoint knows of batches that the log had which is to be created."""
+        """Raises ProgressMismatchError if the checkpoint has batches of the log that is about to be created."""
         checkpoint, directory = _checkpoint_at(self._checkpoint), self._targets.directory
         if is_store_url(self._checkpoint):
             _check_not_begun(self._checkpoint, directory)
@@ -93,7 +93,7 @@ class StreamWrite(DataSourceStreamArrowWriter):
 
 @dataclass
 class StreamReport(WriterCommitMessage):
-    """What a task reports to :meth:`StreamWrite.commit`."""
+    """The message from a task to :meth:`StreamWrite.commit`."""
 
     answers: Sequence[Answer]
     run: Run
@@ -140,7 +140,7 @@ class _Commit:
         return bool(done)
 
 
-_PUBLICATIONS: dict[tuple[str, str], tuple[str, BucketPublication]] = {}  # the run that claimed it, by URL and name
+_PUBLICATIONS: dict[tuple[str, str], tuple[str, BucketPublication]] = {}  # by URL and name; with the run that has it
 
 
 def _publication_of(directory: str, run: Run) -> BucketPublication:
@@ -189,7 +189,7 @@ def _checkpoint_at(location: str) -> Checkpoint:
 def _check_not_begun(checkpoint: str, directory: str) -> None:
     """Raises ProgressMismatchError if a checkpoint on an object store has a batch that was committed to some log.
 
-    It has no notes, which would say to which one. Says nothing if the log's credentials do not open it.
+    Such a checkpoint has no notes that name the log. Raises nothing if the log's credentials do not open it.
     """
     with suppress(InvalidConfigError, ObjectStoreError):
         committed = [each.key for each in open_store(checkpoint).list("commits")]

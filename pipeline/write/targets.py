@@ -62,7 +62,7 @@ def is_producers(name: str) -> bool:
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """How rows become record batches: some of the settings of Kafka's producer."""
+    """Settings for turning rows into record batches: some of those of Kafka's producer."""
 
     batch_bytes: int
     compression: Compression
@@ -159,7 +159,7 @@ class Targets:
         return found
 
     def prepared(self, ensure: Ensure) -> dict[str, TopicDescription]:
-        """As :meth:`prepare`, with ``ensure`` to return a topic, or create it."""
+        """Like :meth:`prepare`, with ``ensure`` to return a topic, or create it."""
         found = {name: ensure(name, self.partitions, self.configs) for name in self.names}
         if self.bad_records is not None:
             bad = ensure(self.bad_records, None, None)

@@ -1,4 +1,4 @@
-"""What a task of a write does: appends Arrow batches as record batches, and returns one answer per partition."""
+"""The task of a write: appends Arrow batches as record batches, and returns one answer per partition."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from .targets import ProducerSettings, Targets
 # disk, and the end of the task waits for the rest.
 TABLE_BYTES_MIN = 16 * 2**20
 TABLE_BYTES_MAX = 24 * 2**20  # the most to wait for; half as much again may arrive, and one more Arrow batch
-PART_BYTES_MIN = 2**15  # wait for at least this many bytes per partition on average, so that record batches are large,
-PARTS_BYTES_MAX = 32 * 2**20  # but for no more than this in all partitions
+PART_BYTES_MIN = 2**15  # wait for this many bytes per partition on average, so that record batches are large
+PARTS_BYTES_MAX = 32 * 2**20  # but wait for no more than this, in all partitions together
 
 Bytes = npt.NDArray[np.uint8]
 NOWHERE = -1  # in place of a partition: the row is not written
@@ -52,7 +52,7 @@ NOWHERE = -1  # in place of a partition: the row is not written
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What a task needs to know about the write; pickled and sent to the workers."""
+    """The parameters of a write's tasks; pickled and sent to the workers."""
 
     directory: str
     topics: dict[str, TopicDescription]  # by name; including the one for bad records

@@ -1,4 +1,4 @@
-"""Avro values as JSON for people, each by the schema that it was written with, whichever that is.
+"""Avro values as JSON for people, each by the schema with which it was written.
 
 A serde reads all values as rows of one schema; this reads any value whose header names a schema that can be found.
 """
@@ -17,9 +17,9 @@ from .serde import BAD_BYTES, Framing, parse_schema
 with needs_extra("Avro"):
     import fastavro
 
-SCHEMAS_MAX = 1000  # that are kept
-NO_OWN = '"null"'  # there is no schema of a reader's own; what is given instead must be one
-FAILURE_S = 30  # for which a schema that was not found is not asked for again: a page has many values of one schema
+SCHEMAS_MAX = 1000  # how many schemas are kept
+NO_OWN = '"null"'  # a valid schema that stands for the missing reader's schema
+FAILURE_S = 30  # how long a missing schema is not requested again: a page has many values of one schema
 
 
 class AvroAsJson:
@@ -31,7 +31,7 @@ class AvroAsJson:
         self._failures: dict[bytes, tuple[float, LogStoreError]] = {}
 
     def __call__(self, value: bytes) -> tuple[str, str]:
-        """Returns a value as JSON, and what identifies its schema: ``schema id 7``.
+        """Returns a value as JSON, and a name of its schema: ``schema id 7``.
 
         Bytes are written as in Avro's own JSON; dates, times and decimals as text. Raises SerializationError for a
         value that has no header, does not fit its schema, or has an unknown one, and SchemaRegistryError.
@@ -76,7 +76,7 @@ class AvroAsJson:
 
 
 def _make_room(kept: dict[bytes, Any]) -> None:
-    """Drops the oldest entry of a full table: ids are whatever bytes a value begins with."""
+    """Drops the oldest entry of a full table: any bytes at the start of a value may be an id."""
     if len(kept) >= SCHEMAS_MAX:
         kept.pop(next(iter(kept)), None)
 

@@ -51,8 +51,9 @@ class _MismatchError(Exception):
 def resolved(writer: Node, reader: Node) -> Any:
     """Returns a schema for fastavro that reads what ``writer`` wrote as values of ``reader``, a record.
 
-    Fields that only the writer has are read under names that ``reader`` does not use. If a value has a part that cannot
-    be read as ``reader`` says, reading it raises SerializationError, which names the field; other values are read.
+    Fields that only the writer has are read under names that ``reader`` does not use. If a part of a value cannot be
+    read as ``reader`` requires, reading the value raises SerializationError, which names the field; other values are
+    read.
     """
     return _Resolution(reader).of(writer, reader, reader.name)
 
@@ -62,8 +63,8 @@ class _Resolution:
 
     def __init__(self, reader: Node) -> None:
         self._numbers = count()
-        self._new_names: dict[str, str] = {}  # of the reader's types, by alias
-        self._new_fields: dict[str, dict[str, str]] = {}  # of the reader's records, by alias of a field
+        self._new_names: dict[str, str] = {}  # new names of the reader's types, by alias
+        self._new_fields: dict[str, dict[str, str]] = {}  # new names of the fields of the reader's records, by alias
         for node in _all(reader, set()):
             self._new_names |= dict.fromkeys(node.aliases, node.name)
             aliases = {alias: each.name for each in node.fields for alias in each.aliases}

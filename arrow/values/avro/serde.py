@@ -30,7 +30,7 @@ with needs_extra("Avro"):
 AvroSchema = Mapping[str, Any] | str  # parsed JSON, or its text
 Parsed = Any  # a schema parsed by fastavro
 
-# What fastavro raises for bytes that are not a value of the schema; EOFError if they end too soon.
+# The errors of fastavro for bytes that are not a value of the schema; EOFError if they end too soon.
 BAD_BYTES = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, SchemaResolutionError)
 _NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 
@@ -46,7 +46,7 @@ class Framing(Hashable, Protocol):
 
     @property
     def where(self) -> str:
-        """For messages: where schemas are searched for, and what to do if one is missing."""
+        """A part of error messages: where schemas are searched, and what to do if one is missing."""
 
     def name(self, schema_id: bytes) -> str:
         """Returns an id in readable form, for messages."""
@@ -101,7 +101,7 @@ class Confluent:
     id_size = 4
 
     def recorded(self) -> dict[str, Any] | None:
-        """Returns what makes another header like this one, or None if its store is not to be recorded."""
+        """Returns the arguments for an equal header, or None if its store must not be recorded."""
         nowhere: dict[str, Any] = {"framing": "confluent", "subject": self.subject}
         nowhere |= {"folder": None, "registry": None, "headers": None}
         match self.store:
@@ -130,7 +130,7 @@ class Confluent:
 class AvroSerde:
     """Serde for values of ``schema``, a record. Values written with another schema are resolved by Avro's rules.
 
-    Raises InvalidConfigError, which names the field, for a union of anything else than null and one type, for a type
+    Raises InvalidConfigError, which names the field, for a union of anything other than null and one type, for a type
     that contains itself, and for a decimal of more than 38 digits. Enums become strings. A registry that does not
     answer is an error in any mode.
     """
@@ -145,7 +145,7 @@ class AvroSerde:
         self._physical = arrow_type(self._schema)
 
     def recorded(self) -> dict[str, Any] | None:
-        """Returns what makes another serde like this one, as JSON; None for credentials, and a user's own framing."""
+        """Returns the arguments for an equal serde, as JSON; None if there are credentials or a user's own framing."""
         framing = self._framing.recorded() if isinstance(self._framing, SingleObject | Confluent) else None
         return framing and {"format": "avro", "schema": self._text, "mode": self.mode, **framing}
 

@@ -14,7 +14,7 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 
 
 class Whole(str):
-    """The text of a number without fraction and exponent."""
+    """The text of a number without a fraction or exponent."""
 
 
 class Real(str):

@@ -1,4 +1,4 @@
-"""What people type to the export job. Imports no Spark, so that ``--help`` works without it.
+"""The command line of the export job. Imports no Spark, so that ``--help`` works without it.
 
 ``words`` has the values that flags may have, ``arguments`` the parser, ``value_arguments`` the flags for the format of
 values.

@@ -58,7 +58,7 @@ def parser(description: str | None, prog: str | None = None) -> argparse.Argumen
 
 
 def with_log(options: argparse.Namespace) -> argparse.Namespace:
-    """Returns the options, in which ``log_dir`` is COMMITLOG_LOG_DIR if they name no log."""
+    """Returns the options; ``log_dir`` is COMMITLOG_LOG_DIR if they name no log."""
     named = {options.log_dir, getattr(options, "consumer_config", None)} - {None}
     return options if named else argparse.Namespace(**{**vars(options), "log_dir": environ.get("COMMITLOG_LOG_DIR")})
 

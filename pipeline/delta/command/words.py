@@ -1,4 +1,4 @@
-"""What flags of the export job may say, and the names in the tables that it writes."""
+"""The values of the export job's flags, and the names in the tables that it writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FROM_TIME, FROM_OFFSETS = "--from-time", "--from-offsets"
 
 # Properties of a Delta table.
 MODE_PROPERTY = "commitlog.mode"
-SERDE_PROPERTY = "commitlog.serde"  # what decodes the values (values.recorded)
+SERDE_PROPERTY = "commitlog.serde"  # the serde that decodes the values (values.recorded)
 BAD_RECORDS_PROPERTY = "commitlog.bad"  # the path of the table of bad records, or empty
 LOADED_PROPERTY = "commitlog.loaded"  # of loads: {"flights": {"0": 12}, "flights:…": {}}, the next offsets
 

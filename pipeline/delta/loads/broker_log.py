@@ -37,8 +37,8 @@ from ..table_and_tail.plan import other_log
 from ..table_ends import LastRow
 from .topic_log import OpenLog
 
-TASK_OFFSETS = 1_000_000  # of a task at most, so that a long partition is read by several
-_PATIENCE_S = 60.0  # how long a broker may answer nothing below the end
+TASK_OFFSETS = 1_000_000  # limit of one task, so that several tasks read a long partition
+_PATIENCE_S = 60.0  # how long a broker may return nothing below the end
 _TASK = "topic string, partition int, start long, end long"
 
 
@@ -133,7 +133,7 @@ class _OpenBrokers:
 
     @cached_property
     def _bounds(self) -> dict[int, tuple[int, int]]:
-        """Asked for once: each partition's last row is compared with them, and what is appended later is not loaded."""
+        """Requested only once: each partition's last row is compared with them, and later records are not loaded."""
         partitions = self._partitions()
         firsts, ends = self._offsets(partitions, _EARLIEST), self._offsets(partitions, _LATEST)
         return {each.partition: (firsts[each], ends[each]) for each in partitions}
@@ -156,7 +156,7 @@ class _OpenBrokers:
         raise UnknownTopicOrPartitionError(f"{self._name} has no topic {self._topic!r}")
 
     def points(self, wanted: Wanted) -> Points:
-        """Returns points as :func:`find_points`; brokers before 0.10.1 know times only by file, and answer earlier."""
+        """Returns points like :func:`find_points`; brokers before 0.10.1 only know times of files."""
         time_ms, bounds = time_of(wanted), self._bounds
         if time_ms is not None:
             found = self._offsets([TopicPartition(self._topic, number) for number in bounds], time_ms)

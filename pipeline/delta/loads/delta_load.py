@@ -2,8 +2,8 @@
 
 A property of the table has the next offset to load from each partition, as does the row with the largest offset; the
 larger of both counts. Some offsets have no row: those of markers, of aborted and of bad records, and all before the
-first point of a load. A load makes the rows from there to the log's end what the log has there, in one commit, so a
-load that is repeated, or two at once, add no row twice. Rows that another load added above that end stay.
+first point of a load. In one commit, a load replaces the rows from that next offset to the log's end by the records
+there, so repeated or simultaneous loads add no row twice. Rows that another load added above that end stay.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class DeltaLoad(TopicLoad):
     sink: TableSink
 
     def run(self) -> Loaded:
-        """Adds what was written to the topic since the last load; with ``wanted``, first goes back to that point.
+        """Adds records written to the topic since the last load; with ``wanted``, first goes back to that point.
 
-        1. The property is set to where the load begins, if it is not. The table has the rows as before.
+        1. The property is set to the start of the load, unless it is already. The table has the rows as before.
         2. The rows are committed. A crash before leaves the table as it was, and after it, with all rows.
-        3. The property is set to where the load ended. A load after a crash before this begins after the last rows.
+        3. The property is set to the end of the load. A load after a crash before this begins after the last rows.
 
-        Raises as ``ParquetLoad.run``, without its lock.
+        Raises the errors of ``ParquetLoad.run``, without its lock.
         """
         rows = self._rows()
         before = Done({}, {}) if rows is None else self._recorded()
@@ -61,7 +61,7 @@ class DeltaLoad(TopicLoad):
         return {LOADED_PROPERTY: self._known(offsets, ids).to_json()}
 
     def _recorded(self) -> Done:
-        """Returns what the table's property says; nothing without it: an older version loaded the rows."""
+        """Returns the offsets in the table's property; empty without it, if an older version loaded the rows."""
         text = properties_of(self.session, self.sink.path).get(LOADED_PROPERTY)
         if text is None:
             return Done({}, {})
@@ -76,6 +76,6 @@ class DeltaLoad(TopicLoad):
 
 
 def _later(recorded: Mapping[int, int], rows: DataFrame) -> dict[int, int]:
-    """Returns the next offset of each partition: what is recorded, or after its last row."""
+    """Returns the next offset of each partition: the larger of the recorded one and the one after its last row."""
     after = {last.partition: last.offset + 1 for last in last_rows(rows)}
     return {number: max(recorded.get(number, 0), after.get(number, 0)) for number in recorded.keys() | after.keys()}

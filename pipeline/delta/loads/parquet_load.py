@@ -19,18 +19,18 @@ from .topic_load import Loaded, TopicLoad
 
 @dataclass(frozen=True)
 class ParquetLoad(TopicLoad):
-    """A load of a topic into ``folder``. ``serde`` is of values, as for tables."""
+    """A load of a topic into ``folder``. ``serde`` decodes values, as for tables."""
 
     folder: ParquetFolder
     serde: Serde | None
 
     def run(self) -> Loaded:
-        """Adds what was written to the topic since the last load; with ``wanted``, first goes back to that point.
+        """Adds records written to the topic since the last load; with ``wanted``, first goes back to that point.
 
-        Rows at or above the point are replaced by what the log has there, together with the new ones, at once: readers
-        see all of it or none. Rows that are as in the log stay, so a second load changes no file. A new folder begins
-        at the point, or at the earliest record. After a crash, the rows are as before the load or after it, and the
-        next load continues there (``ParquetFolder.publish``).
+        Rows at or above the point are replaced by the records of the log, and new ones are added, at once: readers see
+        all of it or none. Rows that match the log stay, so a second load changes no file. A new folder begins at the
+        point, or at the earliest record. After a crash, the rows are as before the load or after it, and the next load
+        continues there (``ParquetFolder.publish``).
 
         Raises the errors of ``find_points``; OffsetOutOfRangeError if records were deleted before they were loaded;
         ProgressMismatchError if the rows did not come from this log; InvalidConfigError if values lack a field of the

@@ -1,4 +1,4 @@
-"""SkippedDamage: what loads and queries with ``--read-mode dropmalformed`` left out of their tables.
+"""SkippedDamage: the records that loads and queries with ``--read-mode dropmalformed`` left out of their tables.
 
 Spark's tasks only log it. So the driver reads the same offsets once more, and finds the same damage.
 """
@@ -18,7 +18,7 @@ _LISTED_MAX = 10
 
 
 class SkippedDamage:
-    """Counts the damage between offsets that were read; damage that two reads met counts once."""
+    """Counts the damage between offsets that were read; damage that two reads find counts once."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[TopicPartition, str | None, int | None], DamagedPart] = {}
@@ -39,7 +39,7 @@ class SkippedDamage:
     def add_batch(
         self, session: SparkSession, log_dir: str, checkpoint: str, batch_id: int, begins: Mapping[TopicPartition, int]
     ) -> None:
-        """Adds the damage in a micro-batch, whose end is in the query's checkpoint, as is that of the one before.
+        """Adds the damage in a micro-batch. Its end, and that of the previous one, are in the query's checkpoint.
 
         The first one begins at ``begins``; if an offset there is LATEST, it has no records.
         """
@@ -48,7 +48,7 @@ class SkippedDamage:
         self.add(log_dir, _planned(session, checkpoint, batch_id - 1) if batch_id else first, ends)
 
     def __str__(self) -> str:
-        """Returns such as ``1 damaged batch, 1,079 bytes, 13 offsets: 463 to 475 of plain-0``."""
+        """Returns a text like ``1 damaged batch, 1,079 bytes, 13 offsets: 463 to 475 of plain-0``."""
         parts = self._parts.values()
         batches, size = sum(each.size > 0 for each in parts), sum(each.size for each in parts)
         total = f"{counted(batches, 'damaged batch')}, {size:,} bytes"

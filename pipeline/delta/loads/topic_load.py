@@ -17,7 +17,7 @@ from .topic_log import TopicLog
 
 
 class Done(NamedTuple):
-    """What loads before have done: the next offset of each partition, and the topic's id by its name, if known."""
+    """The progress of earlier loads: the next offset of each partition, and the topic's id by its name, if known."""
 
     offsets: Points
     ids: TopicIds
@@ -32,9 +32,9 @@ class Spans(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a load did: where it began and ended in each partition, and whether older rows were replaced.
+    """The result of a load: its start and end in each partition, and whether older rows were replaced.
 
-    ``resumed``: loads before it have loaded some of the topic.
+    ``resumed``: earlier loads have loaded some of the topic.
     """
 
     starts: Mapping[int, int]
@@ -74,7 +74,7 @@ class TopicLoad:
         return Spans(starts, ends, {**before.ids, **ids})
 
     def _check_same_topic(self, before: Done, ids: TopicIds, points: Points, path: str) -> None:
-        """Raises ProgressMismatchError for another topic of the name, unless an offset is named in each partition."""
+        """Raises ProgressMismatchError if the topic was made again, unless an offset is named for each partition."""
         is_named = self.wanted.offsets is not None and points.keys() >= before.offsets.keys()
         for text in {} if is_named else made_again(before.ids, ids).values():
             raise ProgressMismatchError(
@@ -87,7 +87,7 @@ class TopicLoad:
         if number not in done:
             return first if point is None else point
         if point is not None and self.wanted.offsets is not None and done[number] < first:
-            return point  # the records before it, which are in neither, were given up by name
+            return point  # the user has accepted the loss of the records before it, which are in neither
         start = done[number] if point is None else min(point, done[number])
         if start < first:
             raise OffsetOutOfRangeError(

@@ -24,20 +24,20 @@ class OpenLog(Protocol):
         """Returns the first offset of each partition, lost or not, and the one after its last committed record."""
 
     def points(self, wanted: Wanted) -> Points:
-        """Returns where to load again. Raises as :func:`find_points`."""
+        """Returns where to load again. Raises the errors of :func:`find_points`."""
 
     def check_same(self, last: LastRow, path: str) -> None:
         """Raises ProgressMismatchError if the row at ``path`` did not come from this log."""
 
 
 class TopicLog(Protocol):
-    """Where a topic's records are."""
+    """The source of a topic's records."""
 
     @property
     def topic(self) -> str: ...
 
     def opened(self) -> AbstractContextManager[OpenLog]:
-        """Opens the log, to look at its partitions."""
+        """Opens the log to read its partitions."""
 
     def read_between(
         self, session: SparkSession, starts: Points, ends: Points, options: Mapping[str, str]

@@ -1,6 +1,6 @@
-"""A topic's table and the tail of its log as one DataFrame: rows of the table, then what the table does not have yet.
+"""A topic's table and the tail of its log as one DataFrame: the table's rows, then the records after them.
 
-``next_offsets`` is what a commit of the table records: the next offset of each partition. ``seam`` finds it for one
-version of a table, ``plan`` compares it with the log, ``newest`` joins the newest record of each key, and
-``topic_table`` is what users call.
+``next_offsets`` has the next offset of each partition, which a commit of the table records. ``seam`` finds these
+offsets for one version of a table, ``plan`` compares them with the log, ``newest`` joins the newest record of each key,
+and users call ``topic_table``.
 """

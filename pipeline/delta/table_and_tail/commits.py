@@ -40,13 +40,13 @@ class Commit(NamedTuple):
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the next offsets of the commits before this one still count after it."""
+        """Whether the next offsets of earlier commits still count after this one."""
         adds_nothing = self.parameters.get("mode") == "Append" and self.metrics.get("numOutputRows") == "0"
         return self.operation in _KEEP_ROWS or (self.operation == "WRITE" and adds_nothing)
 
 
 def newest_recorded(commits: Iterable[Commit]) -> NextOffsets | None:
-    """Returns what the newest commit with rows recorded; None if it recorded nothing, or is not among ``commits``."""
+    """Returns the offsets that the newest commit with rows recorded; None if it has none, or is not in ``commits``."""
     for commit in commits:
         found = NextOffsets.from_json(commit.user_metadata)
         if found is not None or not commit.keeps_rows:
@@ -61,9 +61,9 @@ def local_version(table: Path) -> int | None:
 
 
 def local_commits(table: Path, newest: int) -> Iterator[Commit]:
-    """Yields the commits of the table in a folder from ``newest`` back, as far as their files are there.
+    """Yields the commits of the table in a folder from ``newest`` back, as long as their files exist.
 
-    Delta removes the files of old commits. Raises CorruptionError for a file that is no commit.
+    Delta removes the files of old commits. Raises CorruptionError for a file that is not a commit.
     """
     for version in range(newest, -1, -1):
         file = table / "_delta_log" / f"{version:020d}.json"

@@ -16,11 +16,11 @@ _VECTORS = "deletionVectors"  # VACUUM of delta-rs does not know their files
 
 
 class TableUpkeepError(LogStoreError):
-    """The table is as it was; the next run tries again."""
+    """The upkeep failed. The table is unchanged; the next run tries again."""
 
 
 def optimize(path: str) -> str:
-    """Makes few files of the small ones, and returns what was done. A query that exports goes on.
+    """Combines small files, and returns the result. A running export continues.
 
     Raises InvalidConfigError for a folder without a table, and TableUpkeepError if another writer was faster.
     """
@@ -30,8 +30,8 @@ def optimize(path: str) -> str:
 def vacuum(path: str) -> str:
     """Removes files that no version needs any more, and returns how many.
 
-    Those stay that a version of the last week has, or of what the table's ``delta.deletedFileRetentionDuration`` says.
-    Raises as :func:`optimize`, and InvalidConfigError for a table with deletion vectors.
+    Files of versions from the last week stay, or from the table's ``delta.deletedFileRetentionDuration``.
+    Raises the errors of :func:`optimize`, and InvalidConfigError for a table with deletion vectors.
     """
     return _each(path, _vacuum)
 
@@ -40,7 +40,7 @@ UPKEEP: Mapping[str, Callable[[str], str]] = {"optimize": optimize, "vacuum": va
 
 
 def _each(path: str, run: Callable[[DeltaTable, str], str]) -> str:
-    """Runs on the table, and on that of its tombstones, which a table of mode upsert may have."""
+    """Runs on the table, and on the table of its tombstones, which a table of mode upsert may have."""
     more = [deleted_keys(path)] if Path(deleted_keys(path), "_delta_log").is_dir() else []
     try:
         return ", ".join(run(DeltaTable(each), each) for each in [path, *more])

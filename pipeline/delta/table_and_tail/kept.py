@@ -1,4 +1,4 @@
-"""Tables on a local file system and what they record, without Spark: for commands that compare them with a log."""
+"""Local tables and their recorded offsets, without Spark, for commands that compare them with a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .plan import other_log
 
 
 class KnownTable(NamedTuple):
-    """A table as it is now: what it is, for people, and the next offset of each partition."""
+    """A table as it is now: its description, for messages, and the next offset of each partition."""
 
     description: str
     known: KnownOffsets
@@ -54,7 +54,7 @@ def _folder(path: str) -> Path:
 
 
 def tables_kept(paths: Sequence[str]) -> TablesKept:
-    """Returns what ``retain_partitions`` calls to learn what ``paths`` do not have yet."""
+    """Returns the function by which ``retain_partitions`` finds the records that ``paths`` do not have yet."""
 
     def read(manager: LogManager) -> dict[str, NextOffsets]:
         return {path: _next_offsets(manager, path) for path in paths}
@@ -63,7 +63,7 @@ def tables_kept(paths: Sequence[str]) -> TablesKept:
 
 
 def _next_offsets(manager: LogManager, path: str) -> NextOffsets:
-    """Raises InvalidConfigError for a table of no topic of this log, ProgressMismatchError for a topic of the name."""
+    """Raises InvalidConfigError for a table of no topic in this log, ProgressMismatchError if only the name matches."""
     known, topics = known_table(path).known, manager.topics()
     if missing := {each.topic for each in known.offsets} - topics.keys():
         raise InvalidConfigError(

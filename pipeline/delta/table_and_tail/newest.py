@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, functions as F
 from ..table_rows import DELETED
 from ..upserts import not_deleted_since, sql_is_newer
 
-_ALL_MAX = 1_000_000  # keys that are sent to every task, rather than that the table is sorted by key
+_ALL_MAX = 1_000_000  # up to this many keys are sent to every task; for more, the table is sorted by key
 _COORDINATES = ("_key", "_partition", "_offset", "_timestamp")
 
 
@@ -17,8 +17,8 @@ def newest_of_both(
     """Returns the newest record of each key, without those that are tombstones.
 
     ``rows`` and ``tombstones`` are those of a table of mode upsert, ``tail`` the newest records of the keys since, with
-    the column ``_deleted``, and ``count`` the most that there can be. With ``in_one_partition``, the topic has only one
-    partition, so every record of the tail is newer than all in the table.
+    the column ``_deleted``, and ``count`` their largest possible number. With ``in_one_partition``, the topic has only
+    one partition, so every record of the tail is newer than all in the table.
     """
     keys = tail.select(*_COORDINATES)
     keys = (F.broadcast(keys) if count <= _ALL_MAX else keys).alias("new")

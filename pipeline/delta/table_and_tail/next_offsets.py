@@ -1,7 +1,7 @@
-"""What a commit of an exported table records: the next offset of each partition, in the commit's ``userMetadata``.
+"""The next offset of each partition, which a commit of an exported table records in its ``userMetadata``.
 
-``{"commitlog": {"next": {"flights": {"0": 12}, "flights:5kvM…": {}}, "tombstones": 7}}``: the table has what the topic
-had below offset 12, also if some of these offsets have no row (markers, aborted and bad records, deleted keys), and
+``{"commitlog": {"next": {"flights": {"0": 12}, "flights:5kvM…": {}}, "tombstones": 7}}``: the table has the topic's
+records below offset 12, even if some of these offsets have no row (markers, aborted and bad records, deleted keys), and
 version 7 of its table of tombstones belongs to it. Imports no Spark.
 """
 
@@ -30,7 +30,7 @@ class NextOffsets(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str | None) -> Self | None:
-        """Returns what :meth:`to_json` wrote into a commit; None for any other text, such as a user's own."""
+        """Parses the output of :meth:`to_json` in a commit; None for any other text, such as a user's own."""
         with suppress(ValueError, KeyError, TypeError, InvalidConfigError):
             content = json.loads(text or "")[_OURS]
             return cls(KnownOffsets.from_json(json.dumps(content["next"]), "userMetadata"), content.get("tombstones"))

@@ -23,7 +23,8 @@ from ...rows.topic_ids import KnownOffsets
 class Seam(NamedTuple):
     """The next offset of each partition that a table knows.
 
-    ``is_complete``: a partition without an offset is newer than the table. Otherwise it may as well have no row.
+    ``is_complete``: a partition without an offset is newer than the table. Otherwise such a partition may just have no
+    rows.
     """
 
     known: KnownOffsets
@@ -31,9 +32,10 @@ class Seam(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What is read of a partition: its rows in the table, and the records from ``start`` up to, not including, ``end``.
+    """The read of a partition: its rows in the table, and the records from ``start`` up to, not including, ``end``.
 
-    A partition without a tail has ``start == end``. An ``end`` below ``start`` was asked for: the table has more rows.
+    A partition without a tail has ``start == end``. If the caller asked for an ``end`` below ``start``, the table has
+    more rows.
     """
 
     partition: TopicPartition
@@ -42,7 +44,7 @@ class Span(NamedTuple):
 
     @property
     def offset_count(self) -> int:
-        """The number of offsets to read from the log; markers and aborted records among them are no rows."""
+        """The number of offsets to read from the log; some may be markers or aborted records, which become no rows."""
         return max(0, self.end - self.start)
 
 
@@ -57,8 +59,7 @@ def tail(spans: list[Span]) -> tuple[dict[int, int], dict[int, int]]:
 class Plan:
     """Compares a table with the log of ``topic``. ``table`` names the table in errors.
 
-    The log is read to ``ends``, by default to where its committed records end now (the last stable offset). Partitions
-    that ``ends`` does not name are read to there too.
+    The log is read up to ``ends``; partitions that it does not name are read up to the current last stable offset.
     """
 
     manager: LogManager
@@ -68,7 +69,7 @@ class Plan:
     loss: DataLoss
 
     def spans(self, seam: Seam) -> list[Span]:
-        """Returns what to read of each partition.
+        """Returns the read of each partition.
 
         Raises ProgressMismatchError for a table of another copy of the log; OffsetOutOfRangeError if the log no longer
         has what follows the table, unless ``loss`` allows it; and InvalidConfigError for a table of another topic, for
@@ -91,7 +92,7 @@ class Plan:
         with self.manager.open_reader(*partition) as reader:
             first, last = reader.earliest_offset, reader.end_offset(Isolation.READ_COMMITTED)
             log_end = reader.log_end_offset
-        # A query finds new partitions before each micro-batch, so its table lacks all of one that it does not know.
+        # A query finds new partitions before each micro-batch, so its table has no rows of an unknown one.
         start = seam.known.offsets.get(partition, 0 if seam.is_complete else first)
         if start > log_end:
             raise other_log(
@@ -119,12 +120,12 @@ class Plan:
 
 
 def spans(manager: LogManager, topic: str, table: str, known: KnownOffsets) -> list[Span]:
-    """Returns what is read of each partition up to the log's end. Raises as :meth:`Plan.spans`."""
+    """Returns the read of each partition up to the log's end. Raises the errors of :meth:`Plan.spans`."""
     return Plan(manager, topic, table, {}, DataLoss()).spans(Seam(known, is_complete=True))
 
 
 def other_log(what: str) -> ProgressMismatchError:
-    """Returns the error for rows that did not come from the log that is given now; ``what`` shows it."""
+    """Returns the error for rows that did not come from the given log; ``what`` states the difference."""
     return ProgressMismatchError(
         f"{what}: the log is an older copy, or the topic was deleted and created again. Continuing at the table's end "
         "would skip records. Put back the log that belongs to the table, or export to another table"

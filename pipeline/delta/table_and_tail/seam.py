@@ -1,9 +1,9 @@
-"""One version of an exported table, and the next offset of each partition, which that version says.
+"""One version of an exported table, and the next offset of each partition in that version.
 
 A commit of a Delta table that adds rows records the offsets (``next_offsets``). A commit that only moves, edits or
-deletes rows keeps those of the commits before it. After any other commit, as one by an older version of this package or
-by another program, the offsets after the last row of each partition count. Offsets without a row may follow them, which
-are then read again. A load of Parquet files has the offsets in a file of its own.
+deletes rows keeps those of the commits before it. After any other commit, such as one by an older version of this
+package or by another program, the offsets after the last row of each partition count. Offsets without a row may follow
+them, which are then read again. A load of Parquet files has the offsets in a file of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ASKED_FIRST = 10  # commits of a table that is not local; the newest one with r
 
 
 class PinnedTable(Protocol):
-    """One version of a table; what others add to it later is not in it."""
+    """One version of a table, without later commits."""
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ def pinned(session: SparkSession, path: str) -> PinnedTable:
 
 @dataclass(frozen=True)
 class PinnedParquet:
-    """One load of a folder of Parquet files. A later load removes its files, at the next but one."""
+    """One load of a folder of Parquet files. The load after the next one removes its files."""
 
     session: SparkSession
     path: str
@@ -110,7 +110,7 @@ class PinnedParquet:
 
 @dataclass(frozen=True)
 class PinnedDelta:
-    """The version of the Delta table at ``path`` that was the newest when the object was made."""
+    """The version of the Delta table at ``path`` that was the newest when this object was created."""
 
     session: SparkSession
     path: str
@@ -127,11 +127,11 @@ class PinnedDelta:
             check_delta(session)
         while version is not None:
             rows = session.read.format("delta").option("versionAsOf", version).load(path)
-            # Without a job of Spark, if the newest version that Delta knows by now is this one.
+            # Needs no Spark job if this is still the newest version that Delta knows.
             if (properties := _known_properties(session, path, version)) is not None:
                 return cls(session, path, version, rows, properties)
             properties, again = properties_of(session, path), newest()
-            if version == again:  # properties have no version: they are those of what was the newest before and after
+            if version == again:  # no other commit came, so the properties belong to this version
                 return cls(session, path, version, rows, properties)
             version = again
         return None

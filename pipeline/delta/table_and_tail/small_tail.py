@@ -1,7 +1,8 @@
 """A short tail, read and decoded by the program itself; a query then needs no Python process for it.
 
 Spark has the rows in the plan of the query up to ``spark.sql.execution.arrow.localRelationThreshold``, and applies
-filters to them before it runs anything: one that keeps none of them reads only the table. Tasks decode larger ones.
+filters to them before it runs anything: if a filter keeps none of them, the query reads only the table. Tasks decode
+larger tails.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def small_tail(
 ) -> DataFrame | None:
     """Returns the rows of ``spans`` with ``schema``; None if they are many, or if a value does not decode.
 
-    A query that does not ask for the value then still has an answer, and others fail when they run.
+    Then a query that does not need the value still succeeds, and others fail when they run.
     """
     if sum(each.offset_count for each in spans) > OFFSETS_MAX:
         return None

@@ -1,4 +1,4 @@
-"""How the values of a table were decoded, as the table records it."""
+"""The serde of a table's values, as the table records it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..command.words import BAD_RECORDS_PROPERTY, COORDINATES, SERDE_PROPERTY
 
 
 class Decoding(NamedTuple):
-    """What decoded the values of a table, and what became of bad records."""
+    """The serde that decoded the values of a table, and the treatment of bad records."""
 
     text: str | None
     """The serde as text; None if it is not recorded."""
@@ -24,7 +24,7 @@ class Decoding(NamedTuple):
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
-        """Returns what the properties of a Delta table say."""
+        """Parses the properties of a Delta table."""
         return cls(properties.get(SERDE_PROPERTY), bool(properties.get(BAD_RECORDS_PROPERTY)))
 
     def serde(self, name: str, schema: StructType) -> Serde | None:

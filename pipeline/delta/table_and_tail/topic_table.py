@@ -52,8 +52,8 @@ def topic_table(
 
     ``starts`` and ``ends`` have, by partition, the first offset, and the one before which to end; others begin with the
     table, and end where the log does. ``partitions`` names the only ones to read. ``since`` and ``until`` (exclusive)
-    are times: ms since 1970, or ISO 8601 text. ``columns`` are some of the table's. What these leave out is not read
-    from the log, and not decoded; a filter on the DataFrame reaches the table only.
+    are times: ms since 1970, or ISO 8601 text. ``columns`` are some of the table's. Other columns are not read from the
+    log, and not decoded; a filter on the DataFrame reaches the table only.
 
     ``serde`` decodes the values of the tail, by default as the sink did (property ``commitlog.serde``). If the sink
     keeps bad records apart, those of the tail are left out. ``options`` are more options of the read of the log, such
@@ -77,21 +77,21 @@ def topic_table(
 
 @dataclass(frozen=True)
 class TopicTable:
-    """What :func:`topic_table` reads: a version of the table, and the offsets of the log that follow it."""
+    """The reads of :func:`topic_table`: a version of the table, and the offsets of the log that follow it."""
 
     pinned: PinnedTable
     log_dir: str
     topic: str
     spans: list[Span]  # from the table's end in each partition
     wanted: Wanted
-    wanted_spans: list[Span]  # what is read from the log
+    wanted_spans: list[Span]  # the spans to read from the log
     options: Mapping[str, str]
 
     @classmethod
     def of(
         cls, spark: SparkSession, log_dir: str, topic: str, table: str, wanted: Wanted, options: Mapping[str, str]
     ) -> TopicTable:
-        """Pins the table first, and the log's ends then, so that the log reaches the table's offsets."""
+        """Pins the table first and then the log's ends, so that the log reaches the table's offsets."""
         pinned = pin(spark, table_location(table))
         loss = DataLoss(fails=options.get(_LOSS, "true").strip().lower() != "false")
         with LogManager.open(log_dir) as manager:
@@ -119,14 +119,14 @@ class TopicTable:
         return rows.unionByName(self._tail(nullable(old.schema), names, serde))
 
     def _columns(self, rows: DataFrame) -> list[str]:
-        """Returns the columns that are wanted, quoted. Raises InvalidConfigError for one that the table lacks."""
+        """Returns the requested columns, quoted. Raises InvalidConfigError for one that the table lacks."""
         for name in self.wanted.columns or ():
             if name not in rows.columns:
                 raise InvalidConfigError(f"columns: no column {name!r}{did_you_mean(name, rows.columns)}")
         return ["`{}`".format(name.replace("`", "``")) for name in self.wanted.columns or rows.columns]
 
     def _tail(self, schema: StructType, names: list[str], serde: Serde | None) -> DataFrame:
-        """Returns the rows of the log: those of a short one are read now, a long one is read by the query."""
+        """Returns the rows of the log's tail: reads a short tail now; the query reads a long one."""
         asked = self.wanted.columns or tuple(schema.names)
         more = () if self.wanted.since_ms is None and self.wanted.until_ms is None else ("_timestamp",)
         wide = StructType([schema[name] for name in dict.fromkeys((*asked, *more))])

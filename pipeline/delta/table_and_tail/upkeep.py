@@ -21,7 +21,7 @@ class Upkeep:
     """Compacts the files of the Delta table at ``path``, and removes those that no version needs, when that is due.
 
     A table of mode upsert includes its table of tombstones. ``intervals_ms`` has ``OPTIMIZE`` and ``VACUUM``, or one of
-    them; each is due that long after the start, and after its last run. VACUUM keeps what the table's retention says
+    them; each is due that long after the start, and after its last run. VACUUM keeps files for the table's retention
     (``delta.deletedFileRetentionDuration``, a week).
     """
 
@@ -36,7 +36,10 @@ class Upkeep:
         self._last_s = dict.fromkeys(intervals_ms, now_s())
 
     def run_due(self) -> list[str]:
-        """Runs what is due, and returns its names. A failure is logged, and tried again at the next interval."""
+        """Runs the operations that are due, and returns their names.
+
+        A failure is logged, and tried again at the next interval.
+        """
         due = [name for name, ms in self._intervals_ms.items() if 1000 * (self._now_s() - self._last_s[name]) >= ms]
         for name in due:
             try:

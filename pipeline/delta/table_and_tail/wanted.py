@@ -13,7 +13,7 @@ from .plan import Span
 
 @dataclass(frozen=True)
 class Wanted:
-    """Offsets by partition, partitions, times in ms, and columns; what is not given is not bounded.
+    """Offsets by partition, partitions, times in ms, and columns; fields that are not given do not restrict the read.
 
     ``ends`` and ``until_ms`` are exclusive.
     """
@@ -33,7 +33,7 @@ class Wanted:
                 raise InvalidConfigError(f"{name}: the topic has no partition {names}")
 
     def narrow(self, manager: LogManager, spans: list[Span]) -> list[Span]:
-        """Returns the offsets of the log that are wanted, of those in ``spans``."""
+        """Returns the requested offsets of the log among ``spans``."""
         return [self._narrow(manager, each) for each in spans if self._has(each.partition.partition)]
 
     def _has(self, number: int) -> bool:
@@ -48,7 +48,7 @@ class Wanted:
         return Span(span.partition, start, span.end)
 
     def of_table(self, rows: DataFrame, spans: list[Span]) -> DataFrame:
-        """Returns the rows that are wanted, of those of a table, which has no offset of ``spans``.
+        """Returns the requested rows of a table, which has no offset of ``spans``.
 
         Spark does not read a table of which no row is wanted.
         """
@@ -58,7 +58,7 @@ class Wanted:
         return self.starts.get(span.partition.partition, 0) < span.start
 
     def of_both(self, rows: DataFrame, spans: list[Span]) -> DataFrame:
-        """Returns the rows that are wanted, of those of a table and of ``spans``, which follow it in the log."""
+        """Returns the requested rows of a table and of ``spans``, which follow it in the log."""
         if (where := self._sql_of_offsets(spans)) is not None:
             rows = rows.where(where)
         return self.at_times(rows)
@@ -88,7 +88,7 @@ class Wanted:
 
 
 def instant_ms(name: str, given: int | str | None) -> int | None:
-    """Returns a time in ms, which is given so or as ISO 8601 text. Raises InvalidConfigError naming the argument."""
+    """Returns a time in ms, given as ms or as ISO 8601 text. Raises InvalidConfigError naming the argument."""
     try:
         return parse_instant(given) if isinstance(given, str) else given
     except ValueError as error:

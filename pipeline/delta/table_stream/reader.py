@@ -1,4 +1,4 @@
-"""Spark's reader of a stream that begins in a table and goes on in its log."""
+"""Spark's reader of a stream that begins in a table and continues in its log."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def table_schema(path: str, names: Sequence[str] | None) -> StructType:
 class TableStreamReader(StreamReader):
     """Reads rows below the table's next offsets from the table, and the others from the log.
 
-    The newest version of the table counts: before each micro-batch where it ends is compared with the log, and again in
-    each task, since files may have been removed, and records too that the table has by then.
+    The newest version of the table counts. Its end is compared with the log before each micro-batch, and again in each
+    task: files may have been removed since, and also records that the table has by then.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType, now_ms: Callable[[], int] | None = None) -> None:
@@ -65,13 +65,13 @@ class TableStreamReader(StreamReader):
         super().__init__(options, self._tail.record_schema, now_ms)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For tasks, which read the newest version of the table."""
+        """Pickles the reader for tasks, which read the newest version of the table."""
         return {**self.__dict__, "_files": None}
 
     # Where the table ends
 
     def _seen(self, partitions: Sequence[TopicPartition]) -> Seen:
-        """Looks at the log first: what it has deleted by then, the table has, if retention keeps what it has not."""
+        """Reads the log's ends first: the table has the records deleted by then, if retention keeps all others."""
         seen = super()._seen(partitions)
         self._pin(seen)
         if any(self._end_of_table(each) > state.next for each, state in seen.states.items()):
@@ -115,12 +115,12 @@ class TableStreamReader(StreamReader):
     # A micro-batch
 
     def _ranges(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> list[OffsetRange]:
-        """Returns a TableRange for what the table has, and an OffsetRange for what follows."""
+        """Returns a TableRange for offsets in the table, and an OffsetRange for those after it."""
         if start == end:
-            return []  # what the log has deleted by now, the next micro-batch looks for in the table
+            return []  # the next micro-batch reads from the table what the log has deleted by now
         first = log.earliest_offset
         if (start or 0) < first and self._end_of_table(partition) < min(end, first):
-            self._files = TableFiles.newest(self._path)  # records were exported and deleted since it was looked at
+            self._files = TableFiles.newest(self._path)  # records were exported and deleted since the last check
         begin = self._files.first_offset(partition) if start is None and self._end_of_table(partition) else start
         seam = min(end, self._end_of_table(partition))
         if begin is None or not begin < seam:
@@ -134,7 +134,7 @@ class TableStreamReader(StreamReader):
         return super()._bytes_of(part)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a task's range, wherever they are by now."""
+        """Yields the rows of a task's range, from the table or the log, wherever they are by now."""
         assert isinstance(partition, OffsetRange)
         if isinstance(partition, TableRange):
             yield from self._read_table(partition)
@@ -142,7 +142,7 @@ class TableStreamReader(StreamReader):
             yield from self._read_tail(partition)
 
     def _read_table(self, part: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """Goes on behind the last row if a file is gone: a newer version has its rows in other files."""
+        """Continues after the last row if a file is missing: a newer version has its rows in other files."""
         files, start = TableFiles.newest(self._path), part.start
         while start < (end := min(part.end, files.known.offsets.get(part.source, 0))):
             try:
@@ -168,7 +168,7 @@ class TableStreamReader(StreamReader):
         return pa.RecordBatch.from_arrays(arrays, schema=self._tail.columns)
 
     def _read_tail(self, part: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """Reads the log; what was deleted there since the task was planned, the table has by now."""
+        """Reads the log; records deleted there since the task was planned are in the table by now."""
         strict, start = replace(self._options, loss=DataLoss(fails=True)), part.start
         try:
             for batch in self._read_log(part, strict):
@@ -184,7 +184,7 @@ class TableStreamReader(StreamReader):
 
 
 def _columns(schema: StructType, files: TableFiles) -> pa.Schema:
-    """Returns ``schema`` in Arrow's types. Raises InvalidConfigError for other columns than those of the table."""
+    """Returns ``schema`` in Arrow's types. Raises InvalidConfigError for columns that are not the table's."""
     found = files.schema
     for field in schema.fields:
         if field.name not in found.names or found[field.name].dataType != field.dataType:

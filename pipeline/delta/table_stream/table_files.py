@@ -27,7 +27,7 @@ _TABLE = "rows"  # the name of the table in SQL
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The newest version of the table at ``path``, an absolute path or a URI, when the object was made."""
+    """The version of the table at ``path`` (an absolute path or a URI) that was newest when this object was created."""
 
     path: str
     table: DeltaTable
@@ -70,7 +70,10 @@ class TableFiles:
 
     @cached_property
     def known(self) -> KnownOffsets:
-        """The next offset of each partition that the table lacks. Raises InvalidConfigError if it records none."""
+        """The next offset of each partition, from which the table lacks records.
+
+        Raises InvalidConfigError if it records none.
+        """
         recorded = newest_recorded(self._commits())
         if recorded is None or not recorded.known.offsets:
             raise InvalidConfigError(
@@ -88,7 +91,7 @@ class TableFiles:
 
     @cached_property
     def first_offsets(self) -> dict[int, int]:
-        """An offset of each partition that no row of it is below, by the statistics of files; 0 without them."""
+        """A lower bound of the offsets of each partition's rows, from the statistics of files; 0 without them."""
         files = pa.table(self.table.get_add_actions(flatten=True))
         names = ["min._partition", "max._partition", "min._offset"]
         if not set(names) <= set(files.column_names) or any(files[name].null_count for name in names):

@@ -1,4 +1,4 @@
-"""Makes rows of a table from records of its log, with Arrow alone: what ``table_rows`` does with Spark."""
+"""Converts records of the log to rows of its table with Arrow alone, as ``table_rows`` does with Spark."""
 
 from __future__ import annotations
 

@@ -78,14 +78,14 @@ class Plan(NamedTuple):
     """The input of a micro-batch, as stored in the checkpoint."""
 
     path: str
-    digest: str  # of the file's content, which includes the time of planning, so that no two plans have the same
+    digest: str  # digest of the file's content; it includes the time of planning, so no two plans have the same
 
 
 NO_PLAN = Plan("", "")  # not known
 
 
 class Target(NamedTuple):
-    """A writer, its log directory and its topics: what a note is about."""
+    """The subject of a note: a writer, its log directory and its topics."""
 
     app_id: str
     directory: str  # absolute
@@ -269,7 +269,7 @@ class LocalCheckpoint(Checkpoint):
         with ExitStack() as opened:
             files = list[File]()
             for file in filter(None, map(self._open, sorted(new))):
-                if len(files) == OPEN_MAX:  # as in the first micro-batch of a run, with all older files
+                if len(files) == OPEN_MAX:  # happens in the first micro-batch of a run, with all older files
                     with file:
                         file.sync()
                     continue

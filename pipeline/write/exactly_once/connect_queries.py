@@ -1,10 +1,10 @@
-"""Which query calls a foreachBatch function under Spark Connect, where nothing names it to the function.
+"""Finds the query that calls a foreachBatch function under Spark Connect, where the function cannot ask for it.
 
 Spark runs the function in a process of its own, one for each run of a query. A client in that process sees the queries
 that are active in the session; the caller is one of them. Others are excluded in three ways: those that were active
 when this process received the function, since Spark sends it before it starts the query; those that are not in a
-micro-batch during a call; and those that were excluded during an earlier call. What is left may still be several
-queries, if clients start them in one session at the same moment.
+micro-batch during a call; and those that were excluded during an earlier call. Several candidates may remain, if
+clients start queries in one session at the same moment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Caller:
     """The query whose foreachBatch function runs in this process."""
 
     def __init__(self) -> None:
-        self.run_id = str(uuid4())  # of our own, since Spark's is as unknown as the query
+        self.run_id = str(uuid4())  # our own id, because Spark's is as unknown as the query
         self._others: Runs = {}
         self._candidates: Runs | None = None  # None: nothing is known
 
@@ -36,7 +36,10 @@ class Caller:
             self._others = _active(session) or {}
 
     def candidates(self, session: SparkSession) -> frozenset[str]:
-        """Returns the ids of the queries of which one calls; empty if the server does not say. Call it in a call."""
+        """Returns the ids of the queries that may be the caller; empty if the server does not report them.
+
+        Use it in a call.
+        """
         if self._candidates is None or len(self._candidates) > 1:
             found = _active(session, in_batch=True)
             if found is not None:
@@ -64,7 +67,7 @@ def is_here() -> bool:
 
 
 def _active(session: SparkSession, *, in_batch: bool = False) -> Runs | None:
-    """Returns the session's active queries, or those in a micro-batch; None if the server does not say."""
+    """Returns the session's active queries, or those in a micro-batch; None if the server does not report them."""
     try:
         active = session.streams.active
         if len(active) > 1 and in_batch:

@@ -1,7 +1,7 @@
 """The end offset of a writer's records in each partition, committed with the writer's progress.
 
 These ends reveal a partition whose directory was restored from an older copy, or comes from another log: its log ends
-below what the progress says was written.
+below the end that the progress states.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def merged(metadata: Iterable[Mapping[str, Any]], topics: Mapping[str, TopicDesc
 def after(
     ends: Mapping[str, Ends], written: Iterable[Written], topics: Mapping[str, TopicDescription]
 ) -> dict[str, Ends]:
-    """Returns the ends of ``topics`` after the commit of what was ``written``; ``ends`` are those before it."""
+    """Returns the ends of ``topics`` after the commit of ``written``; ``ends`` are those before it."""
     found = {name: ends.get(name, Ends(None, ())).plus(Ends(topic.topic_id, ())) for name, topic in topics.items()}
     for each in written:
         offsets = (0,) * each.partition + (each.last_offset + 1 + MARKER,)

@@ -35,7 +35,7 @@ from .log_ends import Ends, after, check_written, merged
 NO_ENDS: Mapping[str, Ends] = {}
 VERSION_MAX = 2**63 - 2  # the committed offset is version + 1, an int64
 _OF_GATEWAYS = ("__transaction.", "__gateway.")  # names of writers of a log on an object store
-_RECORDS, _PLAN = "records", "plan"  # fields of the metadata: every writer's; of one that knows its plan
+_RECORDS, _PLAN = "records", "plan"  # metadata fields: of every writer; of one that knows its plan
 
 
 class Run(NamedTuple):
@@ -82,7 +82,7 @@ class Run(NamedTuple):
 
     @property
     def queries(self) -> frozenset[str]:
-        """The queries of which one writes; empty if it is not known."""
+        """The queries that may be the writer; empty if not known."""
         return self.candidates or frozenset(filter(None, [self.query_id]))
 
 
@@ -107,7 +107,7 @@ class Progress:
         """Whether the topic has this version.
 
         Raises InvalidConfigError if another query wrote under this name, or if this run has written the batch already,
-        and ProgressMismatchError if the batch in the topic had another plan, if that is not known, or if it is perhaps
+        and ProgressMismatchError if the batch in the topic had another plan, if the plan is not known, or if it may be
         that of another query.
         """
         found = self._offsets.get(progress_key(topic))
@@ -134,7 +134,7 @@ class Progress:
         return {topic: Note(self.version, self.reached(topic), topic_id) for topic, topic_id in topics.items()}
 
     def ends(self, topics: Mapping[str, TopicDescription]) -> dict[str, Ends]:
-        """Returns where the writer's records end, for those of ``topics`` to which it has written."""
+        """Returns the ends of the writer's records, for those of ``topics`` to which it has written."""
         written = [_written_as(each) for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
         return merged(written, topics)
 
@@ -152,7 +152,7 @@ class Progress:
     def to_commit(
         self, wanted: Iterable[str], written: Sequence[Written], topics: Mapping[str, TopicDescription]
     ) -> tuple[list[TransactionPart], dict[str, dict[TopicPartition, CommittedOffset]]]:
-        """Returns what to commit: the parts that tasks wrote, and the group's offsets with the new progress.
+        """Returns the content of the commit: the parts that tasks wrote, and the group's offsets with the new progress.
 
         ``wanted`` are the topics that make progress: all ``topics`` except the one for bad records. Raises
         ProgressMismatchError if an older copy replaced a partition while tasks wrote.
@@ -245,7 +245,7 @@ class Progress:
 
 
 def _written_as(committed: CommittedOffset) -> dict[str, Any]:
-    """Returns what a writer noted with its progress; nothing if the metadata is not a writer's."""
+    """Returns the notes in a writer's progress; empty if the metadata is not a writer's."""
     try:
         found = json.loads(committed.metadata or "{}")
     except ValueError:
@@ -254,7 +254,7 @@ def _written_as(committed: CommittedOffset) -> dict[str, Any]:
 
 
 def _way_out(group: str, topic: str) -> str:
-    """Returns how a user can have a batch written whatever the committed offset says."""
+    """Returns how a user can force a batch to be written despite the committed offset."""
     return (
         "To write the batch as it is planned now, although the log may have some of its rows, delete the checkpoint's "
         f"folder {NOTES} and the offsets of group {group!r} (commitlog groups --delete-offsets --group {group} "
@@ -303,7 +303,7 @@ def written_twice(version: int, topic: str, app_id: str) -> InvalidConfigError:
 
 
 def _queries(wrote: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the queries of which one wrote a batch, by the metadata of its progress; empty if it is not known."""
+    """Returns the queries that may have written a batch, by the metadata of its progress; empty if not known."""
     return frozenset(filter(None, [wrote.get("queryId"), *wrote.get("queryIds", ())]))
 
 
@@ -316,7 +316,7 @@ def _batches(reached: int) -> str:
 
 
 def written_by_tasks(answers: Sequence[Answer]) -> list[Written]:
-    """Returns what each task wrote to each partition, if all of it may be committed.
+    """Returns the records of each task in each partition, if all of them may be committed.
 
     Raises UnwritableRowError for a row that no topic accepts, PartitionerError if a user's partitioner failed, and
     TransactionAbortedError if a task refused to write.

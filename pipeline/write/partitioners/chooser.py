@@ -21,7 +21,7 @@ UNKNOWN = -1  # returned by partitions_of for a null key; also stands for a row 
 
 
 class PartitionerError(InvalidConfigError):
-    """A user's partitioner cannot be created in a task, fails, or returns something else than partitions."""
+    """A user's partitioner cannot be created in a task, fails, or does not return partitions."""
 
 
 class Source(NamedTuple):
@@ -43,9 +43,9 @@ class Chooser:
     """Chooses the partitions of one topic for rows that arrive in batches.
 
     A row with a value in the column ``partition`` goes to that partition; other rows are assigned by the partitioner.
-    Round robin begins at the partition with the number of the task, so that rows are spread evenly. ``write`` names
-    the write: together with topic and task, it seeds what is chosen at random, so that a second attempt to write the
-    same rows places them as the first did.
+    Round robin begins at the partition with the number of the task, so that rows are spread evenly. ``write`` names the
+    write: together with topic and task, it seeds random choices, so that a second attempt to write the same rows places
+    them like the first one.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Chooser:
             raise PartitionerError(f"{self._partitioner}: failed for topic {self._topic}: {what}") from error
 
     def _checked(self, returned: object, rows: int) -> Partitions:
-        """Returns what a user's partitioner returned, as an array. Raises PartitionerError if that is no answer."""
+        """Returns the result of a user's partitioner as an array. Raises PartitionerError if it is invalid."""
         try:
             found = _as_array(returned)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""What a user needs to write a partitioner, and those that are ready."""
+"""The interface for a user's own partitioners, and ready-made ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORD_BYTES = 7  # the least that a record of magic 2 has besides key, value an
 
 @dataclass(frozen=True)
 class Destination:
-    """Where rows are to be placed. There is one for each Spark task and topic."""
+    """The destination of rows. There is one for each Spark task and topic."""
 
     topic: str
     partitions: int  # the topic has the partitions 0 to partitions - 1
@@ -61,7 +61,7 @@ class RowPartitioner(ABC):
 
 
 class LeastBytesPartitioner:
-    """Places each row, whatever its key, where this task has placed the fewest bytes so far.
+    """Places each row, whatever its key, in the partition where this task has placed the fewest bytes so far.
 
     The bytes of a row are those of its key, value and headers, and 7 for the rest of the record. A task begins with
     nothing placed, and in a random order of partitions.

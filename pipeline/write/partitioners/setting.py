@@ -1,4 +1,4 @@
-"""The settings of a producer that say how a partition is chosen."""
+"""The settings of a producer that choose the partitioner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST_BYTES = "pyspark_commitlog:LeastBytesPartitioner"
 
 
 class KafkasPartitioner(Enum):
-    """How to choose a partition for a row that names none: values of ``partitioner.class``."""
+    """Rules to choose a partition for a row that names none: values of ``partitioner.class``."""
 
     DEFAULT = "default"  # by murmur2 of the key; rows without a key that are encoded together get the same partition
     ROUND_ROBIN = "RoundRobinPartitioner"  # one partition after the other, whatever the key

@@ -1,4 +1,4 @@
-"""How what tasks wrote becomes visible: a port with two ends, and the choice between them.
+"""Makes the records of tasks visible: a port with two implementations, and the choice between them.
 
-``port`` says what an end does, ``transactions`` is the end of a log directory, and ``bucket`` that of an object store.
+``port`` is the interface, ``transactions`` is for a log directory, and ``bucket`` for an object store.
 """

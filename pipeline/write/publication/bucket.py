@@ -1,7 +1,7 @@
-"""The end of an object store: tasks put objects that nobody sees, and one commit names them all.
+"""Publication to an object store: tasks put objects that no reader sees, and one commit names them all.
 
 Any attempt of a task may put, because the commit names the objects of one attempt only. So a task may be repeated, and
-speculation is allowed. What no commit names is garbage, which a collector deletes; nothing is deleted here.
+speculation is allowed. Objects that no commit names are garbage, which a collector deletes; nothing is deleted here.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BucketPublication:
         return {_partition_of(name): CommittedOffset(each.offset, each.metadata) for name, each in offsets.items()}
 
     def check(self, progress: Progress, topics: Topics) -> None:
-        """Nothing to do: no partition can have less than the others, because each commit names the one before it."""
+        """Does nothing: no partition can be older than the others, because each commit names the one before it."""
 
     def begin(self, topics: Topics, progress: Progress) -> StagingTicket:
         return self.ticket(uuid4().hex)
@@ -110,19 +110,19 @@ class BucketPublication:
         return commit
 
     def abort(self, ticket: Ticket) -> None:
-        """Nothing to do: what no commit names is not part of the log."""
+        """Does nothing: objects that no commit names are not part of the log."""
 
     def is_current(self) -> bool:
         return _OPEN_LOGS.get(self.directory) is self._log
 
     def note(self, topics: Topics) -> None:
-        """Nothing to do: a log that was replaced is noticed by its last commit."""
+        """Does nothing: the last commit reveals a replaced log."""
 
     def checkpoint(self) -> None:
-        """Nothing to do: the log writes checkpoints of its own."""
+        """Does nothing: the log writes checkpoints of its own."""
 
     def close(self) -> None:
-        """Nothing to do: the log stays open in this process, and the next writer of this name fences this one."""
+        """Does nothing: the log stays open in this process, and the next writer of this name fences this one."""
 
 
 # The logs of this process, by URL. Opening one takes several requests; keeping it up to date takes two.
@@ -154,7 +154,8 @@ def opened(url: str, before_creating: Callable[[], None] | None = None) -> Commi
 def prepared(targets: Targets, before_creating: Callable[[], None]) -> dict[str, TopicDescription]:
     """Returns the topics in a log; creates it, and them, if they are missing.
 
-    ``before_creating`` is called before a log is created. Raises as :meth:`Targets.prepare`, and as :func:`open_root`.
+    ``before_creating`` is called before a log is created. Raises the errors of :meth:`Targets.prepare`, and as
+    :func:`open_root`.
     """
     log = opened(targets.directory, before_creating)
 
@@ -174,7 +175,7 @@ def taken(directory: str, run: Run, *, is_named: bool = True) -> BucketPublicati
 
 
 def resumed(directory: str, ticket: StagingTicket) -> BucketPublication:
-    """Returns a writer that can commit what another process began."""
+    """Returns a writer that can commit a write that another process began."""
     return BucketPublication(directory, opened(directory), ticket.app_id, ticket.claim)
 
 
@@ -204,7 +205,7 @@ def _group_offsets(write: Write, written: Iterable[Written]) -> dict[str, dict[s
 
 
 def _placed(written: Iterable[Written], change: DataChange, topics: Topics) -> list[Written]:
-    """Returns what tasks wrote with its offsets in the log; tasks count their own records from 0 on."""
+    """Returns the records of tasks with their offsets in the log; tasks count their own records from 0 on."""
     names = {topic.topic_id: name for name, topic in topics.items()}
     ends: dict[tuple[str, int], int] = defaultdict(int)
     ends.update({(names[part.topic_id], part.partition): part.base_offset for part in change.parts})

@@ -1,4 +1,4 @@
-"""Chooses the end: an object store for its URLs, a log directory otherwise."""
+"""Chooses the implementation: an object store for its URLs, a log directory otherwise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from .transactions import TransactionTicket
 def prepared(targets: Targets, before_creating: Callable[[], None] = lambda: None) -> dict[str, TopicDescription]:
     """Returns the topics by name, including the topic for bad records; creates the log, and them, if missing.
 
-    ``before_creating`` is called before anything is created in an empty place. Raises as :meth:`Targets.prepare`.
+    ``before_creating`` is called before anything is created in an empty place. Raises the errors of
+    :meth:`Targets.prepare`.
     """
     if is_store_url(targets.directory):
         return bucket.prepared(targets, before_creating)
@@ -47,7 +48,7 @@ def kept(directory: str, run: Run) -> Publication:
 
 @contextmanager
 def taken(directory: str, app_id: str, timeout_ms: int, *, is_named: bool) -> Iterator[Publication]:
-    """Yields a writer for one write, which another process ends. ``is_named``: whether it has progress."""
+    """Yields a writer that begins one write; another process ends it. ``is_named``: whether the writer has progress."""
     publication: Publication
     if is_store_url(directory):
         publication = bucket.taken(directory, Run(app_id, "", ""), is_named=is_named)
@@ -59,7 +60,7 @@ def taken(directory: str, app_id: str, timeout_ms: int, *, is_named: bool) -> It
 
 @contextmanager
 def resumed(directory: str, ticket: Ticket, *, is_named: bool = False) -> Iterator[Publication]:
-    """Yields a writer that can commit or abort what another process began."""
+    """Yields a writer that can commit or abort a write that another process began."""
     publication: Publication
     if isinstance(ticket, StagingTicket):
         publication = bucket.resumed(directory, ticket)
@@ -71,7 +72,7 @@ def resumed(directory: str, ticket: Ticket, *, is_named: bool = False) -> Iterat
 
 
 def abort(directory: str, ticket: Ticket) -> None:
-    """Ends what another process began, unless it is decided already."""
+    """Ends a write that another process began, unless it is decided already."""
     if isinstance(ticket, StagingTicket):
         return  # there is nothing to end, and the store may not answer
     with suppress(TransactionRefusedError), resumed(directory, ticket) as publication:

@@ -1,6 +1,6 @@
 """The port between a write from Spark and the log: begin, let tasks write, and make all of it visible or nothing.
 
-At both ends, the progress of a writer is a consumer offset that is committed together with the records.
+In both implementations, the progress of a writer is a consumer offset that is committed together with the records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TaskNumbers(NamedTuple):
 
     task: int  # the partition of its stage
     attempt: int  # 0: the first
-    attempt_id: int  # of this attempt; no other attempt of the application has it
+    attempt_id: int  # the id of this attempt; no other attempt of the application has it
 
 
 class Appender(Protocol):
@@ -38,7 +38,7 @@ class Appender(Protocol):
         ...
 
     def finish(self) -> bytes | None:
-        """Makes durable what was added; returns what the driver must know to commit it, None if nothing."""
+        """Makes the added records durable; returns the data that the driver needs to commit them, None if nothing."""
         ...
 
     def close(self) -> None:
@@ -59,11 +59,11 @@ class Ticket(Protocol):
 
 @dataclass(frozen=True)
 class Write:
-    """What is written: a version of a writer to topics."""
+    """The content of a write: a version of a writer, to topics."""
 
     ticket: Ticket
     topics: Topics  # that tasks may write to
-    wanted: Sequence[str]  # those of them that get the version; not the topic for bad records
+    wanted: Sequence[str]  # the topics whose progress advances to the version; not the topic for bad records
     progress: Progress
 
 
@@ -80,11 +80,11 @@ class Publication(Protocol):
         ...
 
     def check(self, progress: Progress, topics: Topics) -> None:
-        """Raises ProgressMismatchError if a partition has less than the progress says."""
+        """Raises ProgressMismatchError if a partition has fewer records than the progress states."""
         ...
 
     def begin(self, topics: Topics, progress: Progress) -> Ticket:
-        """Begins a write; whatever the writer had begun before can no longer be committed."""
+        """Begins a write; an earlier unfinished write of the writer can no longer be committed."""
         ...
 
     def running(self, ticket: Ticket, *, are_here: bool) -> AbstractContextManager[Ticket]:
@@ -92,16 +92,16 @@ class Publication(Protocol):
         ...
 
     def decision(self, write: Write, answers: Sequence[Answer], written: Iterable[Written]) -> Decision:
-        """Checks what tasks answered; returns the function that commits all of it, with the progress.
+        """Checks the answers of tasks; returns the function that commits all of it, with the progress.
 
-        That function returns what each task wrote, with the offsets in the log; an empty list if the log had the
+        That function returns the records of each task, with their offsets in the log; an empty list if the log had the
         version already. Its errors: TransactionAbortedError if nothing is committed and another attempt may succeed;
         OutcomeUnknownError if it is not known; another one if the writer must stop.
         """
         ...
 
     def abort(self, ticket: Ticket) -> None:
-        """Ends a write that is not to be committed. Changes nothing that is committed."""
+        """Ends a write that must not be committed. Does not change a committed write."""
         ...
 
     def is_current(self) -> bool:
@@ -113,7 +113,7 @@ class Publication(Protocol):
         ...
 
     def checkpoint(self) -> None:
-        """Does what makes the next opening faster."""
+        """Writes checkpoints that make the next opening faster."""
         ...
 
     def close(self) -> None:

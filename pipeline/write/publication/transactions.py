@@ -1,7 +1,7 @@
-"""The end of a log directory: each write is a Kafka transaction, and the driver is its coordinator.
+"""Publication to a log directory: each write is a Kafka transaction, and the driver is its coordinator.
 
-A task appends to the partitions themselves, so an attempt after the first, which cannot know what the first one wrote,
-is refused.
+A task appends to the partitions themselves, so a second attempt, which cannot know the records of the first one, is
+refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TransactionAppender:
         self._writer.sync()
 
     def close(self) -> None:
-        """Nothing to do: logs stay open in the worker."""
+        """Does nothing: logs stay open in the worker."""
 
 
 class TransactionPublication:
@@ -85,7 +85,10 @@ class TransactionPublication:
 
     @classmethod
     def taken(cls, directory: str, take: Callable[[LogManager], TransactionCoordinator], **more: bool) -> Self:
-        """Opens the directory and takes over the transactional id. Raises as :meth:`TransactionCoordinator.open`."""
+        """Opens the directory and takes over the transactional id.
+
+        Raises the errors of :meth:`TransactionCoordinator.open`.
+        """
         manager = LogManager.open(directory)
         try:
             return cls(manager, take(manager), **more)
@@ -113,7 +116,7 @@ class TransactionPublication:
 
     @contextmanager
     def running(self, ticket: Ticket, *, are_here: bool) -> Iterator[Ticket]:
-        """Syncs what tasks on this machine append."""
+        """Syncs the records that tasks on this machine append."""
         assert isinstance(ticket, TransactionTicket)
         if not are_here:
             yield ticket
@@ -191,7 +194,7 @@ def taken(
 
 
 def resumed(directory: str, ticket: TransactionTicket, *, is_named: bool) -> TransactionPublication:
-    """Returns a writer that can commit or abort what another process began. Takes no lock."""
+    """Returns a writer that can commit or abort a write that another process began. Takes no lock."""
     return TransactionPublication.taken(
         directory, lambda manager: TransactionCoordinator.resume(manager, ticket.transaction), is_named=is_named
     )
