@@ -1,4 +1,4 @@
-"""Who may see the page: the names it is reached by, the login with a token, and the headers of every answer."""
+"""Access control of the page: the allowed host names, the login with a token, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOGIN = "/login"
 STATIC = "/static/"
 FORM_BYTES_MAX = 4096
 HEADERS = {
-    # No script or style but our own files: what a record has in it can run nothing, even if it were not escaped.
+    # No script or style but our own files: the content of a record cannot run, even if it were not escaped.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -33,7 +33,7 @@ HEADERS = {
 
 
 class Guard:
-    """Lets requests through to the pages: GET and HEAD, of a name that is ours, of someone who has logged in."""
+    """Passes requests on to the pages: only GET and HEAD, for an allowed host name, from a person who has logged in."""
 
     def __init__(self, app: ASGIApp, config: BrowseConfig) -> None:
         self._app, self._config = app, config
@@ -57,7 +57,7 @@ class Guard:
     def _refused(self, request: Request) -> Response | None:
         """Returns the answer to a request that gets no page."""
         if not self._config.token and not _is_of_this_machine(request.headers):
-            # A page of another site that had its name point here could read the answer.
+            # Another site could point its name here, and its page could then read the answer.
             return PlainTextResponse("This name is not that of this machine: open the page at 127.0.0.1.\n", 421)
         allowed = ("GET", "HEAD", "POST") if request.url.path == LOGIN else ("GET", "HEAD")
         if request.method not in allowed:
@@ -65,7 +65,7 @@ class Guard:
         return None
 
     async def _login(self, request: Request) -> Response | None:
-        """Returns what a person who has not logged in gets, and None for others."""
+        """Returns the answer to a person who has not logged in; None for others."""
         if not self._config.token or request.url.path.startswith(STATIC):
             return None
         if request.method == "POST":

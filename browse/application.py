@@ -1,4 +1,4 @@
-"""The pages by their paths, and what a person sees when one cannot be shown."""
+"""The pages by their paths, and the error pages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def application(browser: Browser) -> Starlette:
 
 
 def _answer(browser: Browser, view: View, request: Request) -> Response:
-    """Returns the page, or one that says what is wrong. Logs no message of an error: it may have parts of records."""
+    """Returns the page, or one that shows the error. Logs no error messages: they may contain parts of records."""
     try:
         return view(browser, request)
     except QueryError as error:

@@ -1,4 +1,4 @@
-"""What every page is made from: the log, the templates and the settings."""
+"""The objects that all pages share: the log, the templates and the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 RESULTS = "<!-- results -->"  # divides a page whose first part is sent before the rest is known
 SEARCHES_AT_ONCE = 2  # others wait; they take no turns from the pages
 ISOLATIONS = {each.value: each for each in (Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED)}
-LIST_CHARS = 600  # of a key or value in a list
+LIST_CHARS = 600  # characters of a key or value in a list
 
 
 class QueryError(Exception):
@@ -41,7 +41,7 @@ class Browser:
     def decoder(
         self, query: Mapping[str, str], part: str, *, chars_max: int = LIST_CHARS, whole: bool = False
     ) -> Decoder:
-        """Returns what shows keys (``part`` is ``key``) or values, in the format that the query has."""
+        """Returns the decoder of keys (``part`` is ``key``) or values, for the format in the query."""
         format = query.get(part, FORMATS[0])
         if format not in FORMATS:
             raise QueryError(f"{part} = {format!r}: the formats are {', '.join(FORMATS)}")

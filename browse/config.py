@@ -1,4 +1,4 @@
-"""What the page is served with: BrowseConfig refuses what would show a log to other machines without a login."""
+"""Settings of the page. BrowseConfig refuses settings that would show a log to other machines without a login."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from ..storage import Address, InvalidConfigError, is_loopback
 from .decoding import DecodeAvro
 
 DEFAULT_ADDRESS = Address("127.0.0.1", 8080)
-TOKEN_LENGTH_MIN = 16  # characters: nobody guesses it, however many times a second they may try
+TOKEN_LENGTH_MIN = 16  # characters: too many to guess, at any number of attempts per second
 
 
 @dataclass(frozen=True)
 class BrowseConfig:
-    """What to serve, where, and to whom. Raises InvalidConfigError for an address that needs a token and TLS."""
+    """The log to serve, the address, and the login.
+
+    Raises InvalidConfigError for an address that needs a token and TLS.
+    """
 
     log_dir: str  # a directory, ours or a broker's, or the URL of a log on an object store
     address: Address = DEFAULT_ADDRESS  # port 0: any free port
-    token: str = field(default="", repr=False)  # what a person logs in with; empty: there is no login
+    token: str = field(default="", repr=False)  # the password of the login; empty: there is no login
     keystore: str = ""  # a PEM file with a private key and its chain of certificates; empty: no TLS
     decode_avro: DecodeAvro | None = None  # None: values of Avro are shown as hex
 

@@ -11,7 +11,7 @@ from ..storage import LogStoreError, printable
 
 FORMATS = ("auto", "json", "avro", "text", "hex")
 AVRO_HEADER_BYTES = 5  # Confluent's: 00, and the schema's id in 4 bytes
-DECODED_BYTES_MAX = 1 << 20  # of a value that is decoded as a whole; a larger one is shown in part, as text or hex
+DECODED_BYTES_MAX = 1 << 20  # a larger value is not decoded; a part is shown, as text or hex
 HEX_ROW_BYTES = 16
 
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -52,18 +52,21 @@ class Shown(NamedTuple):
     text: str
     size: int  # bytes of the whole part
     is_cut: bool  # the text shows its beginning only
-    note: str = ""  # the schema of Avro, or why the part is not shown as was asked
+    note: str = ""  # the schema of Avro, or why the part is not shown in the requested format
 
 
 class Decoder:
-    """Shows parts in one of :data:`FORMATS`; ``auto`` is what fits a part."""
+    """Shows parts in one of :data:`FORMATS`; ``auto`` chooses the one that fits."""
 
     def __init__(self, format: str, avro: DecodeAvro | None, *, chars_max: int, is_indented: bool = False) -> None:
         self._format, self._avro = format, avro
         self._chars_max, self._is_indented = chars_max, is_indented
 
     def __call__(self, part: Part) -> Shown:
-        """Returns the part as text of at most ``chars_max`` characters. Raises nothing: what does not decode is hex."""
+        """Returns the part as text of at most ``chars_max`` characters.
+
+        Raises nothing: a part that does not decode is shown as hex.
+        """
         if part.data is None:
             return Shown("null", "null", 0, False)
         asked = self._fitting(part) if self._format == "auto" else self._format
@@ -114,7 +117,7 @@ class Decoder:
 
 
 def readable(text: str) -> str:
-    """Returns a text with control characters escaped, those that change its direction too, but for ends of lines."""
+    """Returns a text with control characters escaped, including those that change its direction, but not line ends."""
     if text.isprintable():
         return text
     return "".join(each if each in ("\n", "\t") else printable(each) for each in _BLANK.split(text))
@@ -147,7 +150,7 @@ def _refuse(name: str) -> None:
 
 
 def _indented(text: str) -> str:
-    """Returns JSON with line ends and indents between its tokens, which stay as they are: also numbers of any size."""
+    """Returns JSON with line ends and indents between its tokens, which stay as they are, even numbers of any size."""
     return "".join(_spaced(_JSON_TOKEN.findall(text)))
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..storage import PartitionDescription, SegmentDescription, SegmentFate, instant
 
 WIDTH = 1000.0  # of the drawing, in its own units
-PLOT_PARTS = 24  # of the time of a plot
+PLOT_PARTS = 24  # a plot's time is divided into this many parts
 BAR_WIDTH_MIN = 1.0  # narrower segments are drawn together with those after them
 
 
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What is drawn, in units of :data:`WIDTH`."""
+    """The shapes of a drawing, in units of :data:`WIDTH`."""
 
     bars: list[Bar]
     marks: list[Mark]
@@ -49,9 +49,9 @@ def drawing_of(found: PartitionDescription, positions: Mapping[str, int]) -> Dra
 
 
 def rates(logs: Iterable[Sequence[SegmentDescription]], parts: int = PLOT_PARTS) -> list[float]:
-    """Returns how many offsets logs got together in each of ``parts`` equal times, up to their newest record.
+    """Returns how many offsets the logs got, in total, in each of ``parts`` equal periods up to their newest record.
 
-    Known are the time at which each segment ended, and the offset there; between two, offsets are spread evenly. Empty
+    The time and the offset at the end of each segment are known; between two, offsets are spread evenly. Empty
     if fewer than two segments have times.
     """
     spans = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
-KEPT = ("key", "value", "isolation", "limit")  # of a query, in every link
+KEPT = ("key", "value", "isolation", "limit")  # the query parameters that every link keeps
 
 
 class Links:
-    """Makes the paths of pages, with what ``query``, that of the page itself, has of :data:`KEPT`."""
+    """Makes the paths of pages, with those of the page's own ``query`` that are in :data:`KEPT`."""
 
     def __init__(self, query: Mapping[str, str]) -> None:
         self.kept = {name: query[name] for name in KEPT if name in query}
@@ -17,7 +17,7 @@ class Links:
     def __call__(self, *parts: object, **query: object) -> str:
         """Returns a path such as ``/topics/orders/0?value=hex``; a list among ``parts`` stands for its items.
 
-        ``query`` comes on top; None takes a part away.
+        ``query`` adds to that; None removes a part.
         """
         asked = {name.replace("_", "-"): value for name, value in {**self.kept, **query}.items() if value is not None}
         flat = [each for part in parts for each in (part if isinstance(part, list | tuple) else [part])]

@@ -20,16 +20,16 @@ class OpenLog:
         self.manager = LogManager.open(log_dir)
         self.lags = GroupLags(self.manager)
         self.looks = self.lags.looks
-        self.opened = set[TopicPartition]()  # of which ``looks`` knows what pages read before
+        self.opened = set[TopicPartition]()  # logs whose earlier reads ``looks`` knows
 
     def looking(self) -> Look:
-        """Returns what opens a log as it is now; the checkpoints of all logs are read once, by this call."""
+        """Returns a function that opens a log as it is now; this call reads the checkpoints of all logs, once."""
         marks = self.manager.all_marks()
         return lambda each: self.looks.look(each, marks.get(each, Marks()))
 
 
 class Logs:
-    """Lends a log to pages. What each page reads is as it was when the page was asked for."""
+    """Lends a log to pages. Each page sees the log as it was when the page was requested."""
 
     def __init__(self, log_dir: str, at_once: int = AT_ONCE) -> None:
         self._log_dir = log_dir
@@ -38,7 +38,7 @@ class Logs:
 
     @contextmanager
     def open(self) -> Iterator[OpenLog]:
-        """Yields the log as it is now, for the ``with`` block. Raises as :meth:`LogManager.open`."""
+        """Yields the log as it is now, for the ``with`` block. Raises the errors of :meth:`LogManager.open`."""
         with self._slots:
             try:
                 log = self._idle.pop()

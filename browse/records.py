@@ -13,11 +13,11 @@ import numpy as np
 from ..storage import ALL_TIMES, CorruptionError, Isolation, LogReader, Records, Timespan, salvaged_records
 from .decoding import Part
 
-FETCH_BYTES = 256 << 10  # of a log, at once: a page has few records
-PART_BYTES = 64 << 10  # of a key or a value that a page keeps; the page of one record has more
-PAGE_BYTES = 4 << 20  # of keys and values; a page with large ones has fewer records
-BACK_OFFSETS = 10_000  # at most, of one step backward: a step is read forward, to its end
-SECONDS_MAX = 1.0  # that a page searches; then it shows what it has, and where to go on
+FETCH_BYTES = 256 << 10  # bytes read at once: a page has few records
+PART_BYTES = 64 << 10  # bytes of a key or a value that a page shows; the page of one record has more
+PAGE_BYTES = 4 << 20  # bytes of all keys and values; a page with large ones has fewer records
+BACK_OFFSETS = 10_000  # limit of one range backwards: each is read forwards, to its end
+SECONDS_MAX = 1.0  # how long a page searches; then it shows the records it has, and a link to continue
 
 
 class Record(NamedTuple):
@@ -29,7 +29,7 @@ class Record(NamedTuple):
     key: Part
     value: Part
     headers: list[tuple[str, Part]]
-    state: str = ""  # of its transaction: aborted or open; empty: committed, or of none
+    state: str = ""  # the state of its transaction: aborted or open; empty: committed, or no transaction
 
     @property
     def size(self) -> int:
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a page of records is asked for."""
+    """The request for a page of records."""
 
     offset: int | None = None  # the first; None: at the end of the log
     before: int | None = None  # instead: the records below this offset
@@ -52,10 +52,10 @@ class Found:
     """Records in the order of their offsets, and where the pages beside this one begin."""
 
     start: int  # offsets from here
-    end: int  # up to here, without it, were searched
+    end: int  # the end (exclusive) of the search
     records: list[Record] = field(default_factory=list)
     damage: list[CorruptionError] = field(default_factory=list)
-    is_over: bool = False  # the time of a page ended before it was full
+    is_over: bool = False  # the time limit ended the page before it was full
 
     @property
     def size(self) -> int:
@@ -85,7 +85,7 @@ class RecordPages:
         try:
             at = self._log.offset_for_timestamp(asked.times.first, asked.isolation)
             start = end if at is None else at.offset
-        except CorruptionError as error:  # the lookup cannot tell; reading from the start can
+        except CorruptionError as error:  # the lookup fails here; a read from the start still works
             damage, start = [error], first
         found = self._forward(asked, start, end)
         return replace(found, damage=[*damage, *(each for each in found.damage if str(each) not in map(str, damage))])
@@ -105,7 +105,7 @@ class RecordPages:
         return replace(found, end=end)
 
     def _backward(self, asked: Asked, first: int, end: int) -> Found:
-        """Reads steps of offsets, each before the last: where compaction left gaps, a step may have no record."""
+        """Reads one range of offsets after the other, backwards; after compaction, a range may have no record."""
         found, step = Found(end, end), asked.limit
         while found.start > first and len(found.records) < asked.limit and found.size < PAGE_BYTES:
             begin = max(first, found.start - step)
@@ -127,7 +127,7 @@ class RecordPages:
         return last
 
     def _tables(self, start: int, end: int, asked: Asked, damage: list[CorruptionError]) -> Iterator[Records]:
-        """Yields the records of sound batches; once some are damaged, by a reader that goes on after them."""
+        """Yields the records of sound batches; after damage, with a reader that continues after it."""
         read = partial(self._log.records, isolation=asked.isolation, timespan=asked.times, fetch_bytes=FETCH_BYTES)
         try:
             for table in read(start, end):
@@ -188,5 +188,5 @@ def to_record(table: Records, row: int, bytes_max: int = PART_BYTES) -> Record:
 
 
 def readable_name(name: bytes) -> str:
-    """Returns the name of a header, which is UTF-8 unless a producer is at fault."""
+    """Returns the name of a header; it is UTF-8 unless a producer made a mistake."""
     return name.decode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Pages from templates, in which every value is escaped and has no control characters: no template can forget it."""
+"""Pages from templates, which escape every value and remove control characters: no template can forget it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Renderer:
             self._pages.get_template(name)  # now: a later version of the package may replace the files
 
     def __call__(self, template: str, query: Mapping[str, str], *, status: int = 200, **values: Any) -> HTMLResponse:
-        """Returns a page; ``query`` is that of the request, of which links keep a part."""
+        """Returns a page; ``query`` is that of the request, and links keep a part of it."""
         return HTMLResponse(self.text(template, query, **values), status)
 
     def text(self, template: str, query: Mapping[str, str], **values: Any) -> str:
@@ -72,7 +72,7 @@ def size(value: int) -> str:
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Returns a time in UTC, as each page says at its end; ``-`` for none."""
+    """Returns a time in UTC, which each page states at its end; ``-`` for none."""
     return "-" if timestamp_ms is None or timestamp_ms < 0 else instant(timestamp_ms).removesuffix(" UTC")
 
 

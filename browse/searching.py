@@ -1,6 +1,6 @@
-"""A search in a thread of its own: a page takes what is found as it is found, and may stop it at any time.
+"""A search in a thread of its own: a page takes records as they are found, and may stop the search at any time.
 
-A search may follow the topic: when it has reached the end, it looks for new records, and adds them to what it found.
+A search may follow the topic: after it has reached the end, it checks for new records, and searches them too.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..storage import Bounds, Condition, Isolation, LogStoreError, Search, Topic
 from .logs import Logs
 from .records import Record, to_record
 
-FOUND_MAX = 500  # records of one page; then the search stops, and the page says so
-WAITING_MAX = 100  # records that were found and not taken yet; then the search waits
-UNTAKEN_S = 60  # for which a search waits for a page that takes nothing
-FOLLOWED_S = 600  # for which a search looks for new records; then the page has a link to go on
-LOOK_EVERY_S = 1.0  # at most: a look takes at most a tenth of the time
-FOLLOWERS_MAX = 10  # of this process
+FOUND_MAX = 500  # records of one page; then the search stops, and the page states that
+WAITING_MAX = 100  # records that the page has not taken yet; then the search waits
+UNTAKEN_S = 60  # how long a search waits for a page that takes nothing
+FOLLOWED_S = 600  # how long a search checks for new records; then the page has a link to continue
+LOOK_EVERY_S = 1.0  # seconds between checks for new records; longer if a check takes more than a tenth of that
+FOLLOWERS_MAX = 10  # in this process
 
 _followers = threading.BoundedSemaphore(FOLLOWERS_MAX)
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a search is asked for."""
+    """The request for a search."""
 
     topic: str
     condition: Condition
@@ -53,21 +53,21 @@ class Hit(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a search has come, in bytes of logs."""
+    """The progress of a search, in bytes of logs."""
 
     done: int
     total: int
-    partitions: int  # that are searched
+    partitions: int  # how many partitions are searched
     is_waiting: bool = False  # for new records
 
 
 class SearchEnd(NamedTuple):
-    """The end of a search: everything was searched unless something says otherwise."""
+    """The end of a search: everything was searched unless a field states otherwise."""
 
     is_full: bool = False  # it stopped after FOUND_MAX
     unsearched: tuple[str, ...] = ()
     error: str = ""
-    followed_s: float | None = None  # it ended after following the topic for so long
+    followed_s: float | None = None  # how long the topic was followed, if that limit ended the search
 
 
 class _StoppedError(Exception):
@@ -96,7 +96,7 @@ class RunningSearch:
         return self._thread.is_alive()
 
     def take(self, timeout_s: float) -> Hit | SearchEnd | Progress:
-        """Returns the next record, or the end; how far the search has come if there is neither within ``timeout_s``."""
+        """Returns the next record, or the end, or if neither comes within ``timeout_s`` the progress."""
         try:
             return self._found.get(timeout=timeout_s)
         except Empty:
@@ -109,7 +109,7 @@ class RunningSearch:
             pass
         except LogStoreError as error:
             self._put(SearchEnd(error=str(error)))
-        except Exception as error:  # its message may have parts of records
+        except Exception as error:  # the message may have parts of records
             where = "".join(traceback.format_tb(error.__traceback__))
             logger.error("%s in a search:\n%s", type(error).__name__, where)
             self._put(SearchEnd(error=f"{type(error).__name__}; see the log"))
@@ -119,7 +119,7 @@ class RunningSearch:
             return self._followed() if self._wanted.follows else self._once({}, {})
 
     def _followed(self) -> SearchEnd:
-        """Searches what is there, and what is appended since: each time from where the last search ended."""
+        """Searches the existing records, and then appended ones, each time from where the last search ended."""
         if not _followers.acquire(blocking=False):
             return SearchEnd(error=f"{FOLLOWERS_MAX} pages follow topics already; close one of them")
         try:
@@ -136,7 +136,7 @@ class RunningSearch:
             _followers.release()
 
     def _once(self, ends: dict[TopicPartition, int], unsearched: dict[str, None]) -> SearchEnd:
-        """Searches from ``ends`` on, which become those of this search; adds to ``unsearched``."""
+        """Searches from ``ends`` on, and sets them to the ends of this search; adds to ``unsearched``."""
         wanted = self._wanted
         with (
             self._logs.open() as log,

@@ -17,9 +17,9 @@ from .browser import Browser
 from .config import BrowseConfig
 
 CONNECTIONS_MAX = 100
-IDLE_S = 30  # that a connection may wait for its next request
+IDLE_S = 30  # how long a connection may wait for its next request
 HEADER_BYTES_MAX = 16 << 10  # of a request
-CLOSE_S = 5  # that answers in progress may take at the end
+CLOSE_S = 5  # how long answers in progress may take at the end
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class BrowseServer:
         return f"{'https' if self.config.keystore else 'http'}://{self.address}/"
 
     def close(self) -> None:
-        """Ends: no page is answered after this."""
+        """Ends the server: no page is answered after this."""
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(CLOSE_S + 5)
@@ -93,7 +93,7 @@ def _settings(config: BrowseConfig, browser: Browser) -> uvicorn.Config:
         h11_max_incomplete_event_size=HEADER_BYTES_MAX,
         ssl_certfile=config.keystore or None,
     )
-    logging.getLogger("uvicorn.access").disabled = True  # addresses of pages have what people search for
+    logging.getLogger("uvicorn.access").disabled = True  # addresses of pages contain search terms
     try:
         settings.load()
     except ssl.SSLError as error:

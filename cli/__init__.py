@@ -19,7 +19,7 @@ from .. import storage
 from .closed_output import ends_with_its_reader
 from .kafka_flags import KafkaCommand, as_command
 
-PANELS: Mapping[str, Mapping[str, str]] = {  # of the help, with the module of each command
+PANELS: Mapping[str, Mapping[str, str]] = {  # panels of the help, with the module of each command
     "Topics": {
         "topics": ".admin.topics",
         "configs": ".admin.configs",
@@ -72,7 +72,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {  # of the help, with the module of e
 }
 COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.items()}
 
-_PARTS = {  # what follows the name of a command of jobs, which people take for a command
+_PARTS = {  # subcommands of job commands, which users may type alone
     "to-table": "export",
     "to-topic": "export",
     "from-kafka": "mirror",

@@ -1,4 +1,4 @@
-"""Parsers of flag values: an invalid value, or setting, is wrong usage (exit code 2)."""
+"""Parsers of flag values: an invalid value or setting is wrong usage (exit code 2)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _parsed(parse: Callable[[str], int], flag: str, text: str) -> int:
 
 @contextmanager
 def settings_given() -> Iterator[None]:
-    """Exits with 2 for a setting that is unknown or cannot be, among those that the block reads."""
+    """Exits with 2 if a setting that the block reads is unknown or invalid."""
     try:
         yield
     except storage.InvalidConfigError as error:
@@ -54,7 +54,7 @@ def parse_pairs(flag: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def read_settings(conf: Path) -> dict[str, Any]:
-    """Returns the content of the TOML file that ``--conf`` names. Exits with 2 if it is missing or is no TOML."""
+    """Returns the content of the TOML file that ``--conf`` names. Exits with 2 if it is missing or not TOML."""
     import tomllib  # noqa: PLC0415  most commands have no such file
 
     try:

@@ -33,7 +33,7 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def located(log_dir: str | None, tier: str | None, keys: list[str] | None) -> str:
-    """Returns what ``LogManager.open`` takes for a log directory, its tier, or both; neither is wrong usage (2)."""
+    """Returns the location for ``LogManager.open``: a log directory, its tier, or both; neither is wrong usage (2)."""
     if tier is not None:
         try:
             return str(storage.tier_address(tier, log_dir, keys or ()))

@@ -77,7 +77,7 @@ class ProtocolVersion(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """What a gateway logs."""
+    """The log levels of a gateway."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -193,7 +193,7 @@ def _check(config: GatewayConfig, user: str | None) -> None:
 
 
 def _page(log_dir: str, port: int) -> BrowseServer:
-    """Returns the page of the log, which reads it as any other reader does, for those who are on this machine."""
+    """Returns the page of the log for this machine; it reads the log like any other reader."""
     with needs_extra("--browse-port"):
         from ..browse.config import BrowseConfig  # noqa: PLC0415
         from ..browse.server import BrowseServer  # noqa: PLC0415
@@ -221,7 +221,7 @@ def settings(
 
 
 def check_settings(conf: Path | None, listen: str | None, config: list[str] | None) -> CheckConfig:
-    """Returns the settings for ``--check``: as :func:`settings`, or only those that a client has."""
+    """Returns the settings for ``--check``: those of :func:`settings`, or only those that a client has."""
     from ..gateway.check import CheckConfig  # noqa: PLC0415
 
     with settings_given():
@@ -229,7 +229,7 @@ def check_settings(conf: Path | None, listen: str | None, config: list[str] | No
 
 
 def _with_listener(given: dict[str, Any], listen: str | None) -> dict[str, Any]:
-    """Returns the settings with the listener of ``--listen``, whose protocol is theirs if it names none."""
+    """Returns the settings with the listener of ``--listen``; if that names no protocol, the settings' own applies."""
     if listen is None:
         return given
     protocol = str(given.get("listeners", "")).partition("://")[0] or "PLAINTEXT"

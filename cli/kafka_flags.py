@@ -1,4 +1,4 @@
-"""Flags of Kafka's tools that need special treatment: optional values, subcommands, and those that do not apply here.
+"""Flags of Kafka's tools that need special treatment: optional values, subcommands, and flags that do not apply here.
 
 Kafka parses with jopt-simple, where an option's value may be optional: ``--list --state``. Flags about brokers mean
 nothing on a log directory; they are rejected with advice rather than as unknown.
@@ -97,7 +97,7 @@ class KafkaCommand(TyperCommand):
 
 
 def _without_mode(arg: str, command: str) -> str:
-    """Returns short flags in one argument without kcat's mode of the command: ``-e`` for ``-Ce``."""
+    """Returns an argument of several short flags without kcat's mode: ``-e`` for ``-Ce``."""
     return f"-{arg[2:]}" if MODES.get(arg[:2]) == command and len(arg) > 2 else arg
 
 

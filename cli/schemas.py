@@ -1,4 +1,4 @@
-"""Flags that name the schemas of Avro values, and what they stand for."""
+"""Flags that name the schemas of Avro values, and the objects they select."""
 
 from __future__ import annotations
 

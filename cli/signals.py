@@ -9,7 +9,7 @@ LOOK_S = 1.0
 
 
 class Ended(threading.Event):
-    """Is set by a signal, whose name it keeps."""
+    """An event that a signal sets; keeps the signal's name."""
 
     name = ""
 
@@ -21,8 +21,8 @@ class Ended(threading.Event):
     def wait_for_signal(self) -> None:
         """Returns once a signal has come.
 
-        Looks each second: Python calls handlers in the main thread, and a signal that another thread takes, or that
-        comes just as the wait begins, does not wake it.
+        Wakes every second, because Python calls handlers in the main thread, and a signal that another thread receives,
+        or that comes just as the wait begins, does not wake it.
         """
         while not self.wait(LOOK_S):
             pass

@@ -1,6 +1,6 @@
 """The programs of ``jobs/`` as commands: ``commitlog export``, ``mirror``, ``ingest`` and ``upgrade``.
 
-A job parses its arguments itself, so that it takes the same ones under ``spark-submit``.
+A job parses its own arguments, so it takes the same ones under ``spark-submit``.
 """
 
 from __future__ import annotations

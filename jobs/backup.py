@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_log_dir(parser)
     parser.add_argument("--to", required=True, help="the backup: a folder, or s3://bucket/folder")
-    parser.add_argument("--keep", metavar="RULE", help="then delete all but the newest of so many periods")
+    parser.add_argument("--keep", metavar="RULE", help="then delete all but the newest of each period")
     parser.add_argument("--staging", metavar="DIR", help="where to make hard links; default: beside the log directory")
     parser.add_argument("--key-file", metavar="FILE", help="encrypt the backup with the key in this file")
     parser.add_argument("--verify", action="store_true", help="then read every byte of the backup and check it")

@@ -1,6 +1,6 @@
 """Makes filters of keys for closed segments: ``spark-submit jobs/key_filters.py --log-dir DIR [--topics NAMES]``.
 
-One task per log, of topics with keyfilter.enable; by these filters, a search for a key passes over segments. Exit code
+One task per log, of topics with keyfilter.enable; with these filters, a search for a key skips segments. Exit code
 0: all is well, 3: a segment is damaged and has no filter, 2: wrong usage, 1: anything else (locked, unknown topic).
 """
 

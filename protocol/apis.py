@@ -80,11 +80,11 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61, Versions(highest=0, flexible_from=0)
     DESCRIBE_TRANSACTIONS = 65, Versions(highest=0, flexible_from=0)
     LIST_TRANSACTIONS = 66, Versions(highest=1, flexible_from=0)
-    # Version 1 of both is that of Kafka 4: librdkafka 2.16 sends only that, and if it is missing sends nothing, and
-    # polls for ever without an error.
+    # Version 1 of both is that of Kafka 4: librdkafka 2.16 sends only that version; if it is missing, it sends nothing
+    # and polls forever without an error.
     CONSUMER_GROUP_HEARTBEAT = 68, Versions(highest=1, flexible_from=0)
     CONSUMER_GROUP_DESCRIBE = 69, Versions(highest=1, flexible_from=0)
-    # Version 1, of Kafka 4, by which its tools list groups with configs.
+    # Version 1 comes from Kafka 4, whose tools use it to list groups with configs.
     LIST_CONFIG_RESOURCES = 74, Versions(highest=1, flexible_from=0)
 
 

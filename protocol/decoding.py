@@ -1,7 +1,7 @@
 """Decodes a body by the fields of kio's class for it.
 
 kio's own reader refuses tagged fields that it does not know; a broker passes over them, since a client may be newer.
-It also takes memory for as many items as an array says that it has, before their bytes are there.
+It also allocates memory for as many items as an array states, before it reads their bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NULLABLE = (
     "records",
     "uuid",
     "datetime_i64",
-)  # that may be null in bytes; a field says whether it may
+)  # types whose bytes can say null; a field says whether it may be null
 
 
 def decode(entity: Any, frame: Frame, position: int, entries: Entries | None = None) -> Any:
@@ -49,7 +49,7 @@ def decode(entity: Any, frame: Frame, position: int, entries: Entries | None = N
 
 
 def decode_whole(entity: Any, frame: Frame, position: int) -> Any:
-    """As :func:`decode`. Raises MalformedRequestError also if bytes follow."""
+    """Like :func:`decode`. Raises MalformedRequestError also if bytes follow."""
     reader = RequestReader(memoryview(frame), position, is_flexible=entity.__flexible__)
     found = _decoder(entity)(reader)
     if reader.position != len(frame):
@@ -107,7 +107,7 @@ def _required(read: Read) -> Read:
 
 
 def _error_code(codes: type[int]) -> Read:
-    """Reads a code; one that a newer Kafka has stays a number. ``codes``: kio's enumeration, or int."""
+    """Reads a code; a code of a newer Kafka stays a number. ``codes``: kio's enumeration, or int."""
 
     def read(reader: RequestReader) -> int:
         number = reader.int16()

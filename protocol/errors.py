@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 LOG_AGAIN_S, LOGGED_MAX = 600.0, 1000
 _logged_s: dict[object, float] = {}  # unexpected errors by class and place, and when they were logged
 
-MESSAGE_CHARACTERS_MAX = 8_000  # of 4 bytes at most each: older versions have room for 32767 bytes
+MESSAGE_CHARACTERS_MAX = 8_000  # each at most 4 bytes: older versions have room for 32767 bytes
 _CODES: dict[type[Exception], ErrorCode] = {
     storage.InvalidConfigError: ErrorCode.invalid_config,
     storage.StorageError: ErrorCode.kafka_storage_error,
@@ -63,7 +63,7 @@ class RequestError(Exception):
 def code_of(error: Exception) -> ErrorCode:
     """Returns the code for an error, by its nearest known class; for unexpected errors, UNKNOWN_SERVER_ERROR.
 
-    Clients get only this code of an unexpected error, so it is logged here: once, and again if it stays.
+    For an unexpected error, clients get only this code, so the error is logged here: once, and again if it persists.
     """
     if isinstance(error, RequestError):
         return error.code
@@ -92,7 +92,7 @@ def _raised_at(error: Exception) -> tuple[str, int]:
 
 
 def is_fault(error: Exception) -> bool:
-    """Whether an error concerns who runs the server: damage, a disk, a missing partition, or a bug; not the request."""
+    """Whether an error concerns the server's operator (damage, a disk, a missing partition, a bug), not the request."""
     return isinstance(error, _FAULTS) or code_of(error) is ErrorCode.unknown_server_error
 
 
@@ -106,7 +106,7 @@ ABOUT_REQUESTS = (
     storage.PolicyViolationError,
 )
 _OF_BATCHES = (storage.CorruptRecordError, storage.InvalidRecordError)
-_MESSAGES = {  # where the text of the error would show names or paths
+_MESSAGES = {  # used where an error's own text would show names or paths
     ErrorCode.unknown_topic_or_partition: "there is no such topic or partition",
     ErrorCode.topic_already_exists: "the topic exists",
     ErrorCode.kafka_storage_error: "the node could not read or write its files",
@@ -117,14 +117,14 @@ _MESSAGES = {  # where the text of the error would show names or paths
 
 
 def message_of(error: Exception) -> str | None:
-    """Returns the message about an error for a client; None for unexpected errors, of which it gets only the code.
+    """Returns the message about an error for a client; None for unexpected errors: the client only gets the code.
 
-    It never shows a path of the server, or a name that the client did not give: only errors about the request keep
-    their text, truncated, because it may contain data that the client sent. Others get a text of their code.
+    The message never shows a path of the server, or a name that the client did not give: only errors about the request
+    keep their text, truncated, because it may contain data that the client sent. Others get the text of their code.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
-    if isinstance(error, _OF_BATCHES) and error.path is None:  # one that the client sent; in a file, it has the path
+    if isinstance(error, _OF_BATCHES) and error.path is None:  # the client sent it; in a file, it has a path
         return error.reason[:MESSAGE_CHARACTERS_MAX] or None
     if isinstance(error, ABOUT_REQUESTS):
         return str(error)[:MESSAGE_CHARACTERS_MAX] or None

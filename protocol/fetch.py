@@ -16,7 +16,7 @@ from .reading import ENTRIES_MAX, Entries, Frame, RequestReader
 from .writing import AnswerWriter
 
 INT32_MAX = 2**31 - 1
-NO_SESSION = 0  # the session id of an answer without one: the client's next request is a whole one
+NO_SESSION = 0  # the session id of an answer without a session: the client's next request is a full one
 _INT32 = struct.Struct(">i")
 _ABORTED = struct.Struct(">qq")  # producer id, first offset
 _THROTTLE = struct.Struct(">i")
@@ -24,7 +24,7 @@ _SESSION = struct.Struct(">hi")  # error, session id
 _PARTITION = struct.Struct(">ihqqq")  # index, error, high watermark, last stable offset, log start offset
 _PARTITION_4 = struct.Struct(">ihqq")  # without the log start offset
 _PARTITION_0 = struct.Struct(">ihq")  # without the last stable offset, which old message formats do not have
-# Of an answer with one partition of one topic, by id: throttle time, error, session id, topics, id, partitions, the
+# An answer with one partition of one topic, by id: throttle time, error, session id, topics, id, partitions, the
 # numbers of _PARTITION, aborted transactions, another replica to read from.
 _ONE = struct.Struct(">ihiB16sBihqqqBi")
 _FLEXIBLE_FROM = APIS[ApiKey.FETCH].flexible_from
@@ -33,7 +33,7 @@ _SESSIONS_FROM = 7
 _BY_ID_FROM = 13  # topics have ids in place of names
 _ASKED_DEFAULTS = (INT32_MAX, 0, NO_SESSION, -1)  # most bytes, isolation level, session and its epoch, in old versions
 
-P = TypeVar("P", bound=Sized)  # what holds the records of an answer: bytes, or a part of a file
+P = TypeVar("P", bound=Sized)  # the records of an answer: bytes, or a part of a file
 
 
 class FetchPartition(NamedTuple):
@@ -41,7 +41,7 @@ class FetchPartition(NamedTuple):
 
     topic: str | UUID
     partition: int
-    leader_epoch: int  # that the client knows; -1: none
+    leader_epoch: int  # the newest epoch that the client knows; -1: none
     offset: int
     max_bytes: int
 
@@ -137,8 +137,8 @@ def encode_fetched(
 ) -> list[bytes | P]:
     """Returns the parts of the body: bytes, and between them the records unchanged.
 
-    ``error``: of the whole request. ``throttle_ms``: for how long the client is not served, since it has exceeded its
-    quota.
+    ``error``: that of the whole request. ``throttle_ms``: how long the client is not served, because it has exceeded
+    its quota.
     """
     if not throttle_ms and len(answers) == 1 and version >= _BY_ID_FROM and not (error or answers[0].aborted):
         return _encode_one(answers[0], session_id)

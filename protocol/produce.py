@@ -96,7 +96,7 @@ def _parse_all(frame: Frame, position: int, version: int, entries_max: int = ENT
     reader = RequestReader(memoryview(frame), position, is_flexible=is_flexible, entries=Entries(entries_max))
     transactional_id = reader.string() if version >= 3 else None
     acks = reader.int16()
-    reader.int32()  # the timeout: this node waits for no other
+    reader.int32()  # skips the timeout: this node waits for no other
     found: list[ProducePartition] = []
 
     def partition(topic: str) -> None:
@@ -116,7 +116,7 @@ def _parse_all(frame: Frame, position: int, version: int, entries_max: int = ENT
 def encode_produced(answers: Sequence[Produced], version: int, throttle_ms: int = 0) -> bytes:
     """Returns the body of the answer. Partitions of one topic must be neighbours.
 
-    ``throttle_ms``: for how long the client is not served, since it has exceeded its quota.
+    ``throttle_ms``: how long the client is not served, because it has exceeded its quota.
     """
     if not throttle_ms and len(answers) == 1 and not answers[0].record_errors and answers[0].message is None:
         return _encode_one(answers[0], version)

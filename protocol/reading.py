@@ -22,7 +22,7 @@ class MalformedRequestError(Exception):
 
 
 class TooManyEntriesError(MalformedRequestError):
-    """A request has more entries in its arrays than it may have."""
+    """A request has too many entries in its arrays."""
 
 
 class Entries:
@@ -47,7 +47,7 @@ class RequestReader:
     """Reads values in order. Every method raises MalformedRequestError if the bytes end too early."""
 
     def __init__(self, data: memoryview, position: int, *, is_flexible: bool, entries: Entries | None = None) -> None:
-        """``entries``: counts those of arrays and raises if there are too many; default: a limit that none reaches."""
+        """``entries``: counts the entries of arrays and raises if there are too many; default: unlimited."""
         self._data, self._size = data, len(data)
         self._at = position
         self._is_flexible = is_flexible

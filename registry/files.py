@@ -100,7 +100,7 @@ class FileRegistry:
         self._looking = Thread(target=self._look, name="registry-look", daemon=True)
         self._listeners: list[Listener] = []
         self._closed = Event()
-        self._signs: dict[str, _Sign] = {}  # of life, by session; those that own a node
+        self._signs: dict[str, _Sign] = {}  # the last signs of life of the sessions that own a node
         self._lock = self._filesystem.lock(self._path(SESSION + self._session))
         assert self._lock is not None
         self._lock.write(this_process().encode())
@@ -327,7 +327,7 @@ class FileRegistry:
             except (LogStoreError, OSError) as error:
                 logger.warning("%s", error)
                 state, was_lost, is_lost = SessionState.SUSPENDED, is_lost, True
-            except Exception:  # ours: without this thread, a session would not be renewed
+            except Exception:  # a bug must not end this thread, which renews the session
                 logger.exception("%s: looking at the registry failed", self._path(FILE))
                 continue
             if is_lost != was_lost:

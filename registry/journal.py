@@ -4,8 +4,8 @@ The first line names the format and has an id of the file. The second has all no
 created. Each later line has a change. A line is a CRC-32, a space and JSON. When the changes are much longer than the
 nodes, the file is replaced by a new one with the current nodes.
 
-A last line that is incomplete or has zero bytes is the rest of a write that a crash interrupted and that was never
-acknowledged: the next writer removes it and logs that. Any other line with a wrong checksum is damage, and is reported.
+A last line that is incomplete or has zero bytes is left from an unacknowledged write that a crash interrupted: the next
+writer removes it and logs that. Any other line with a wrong checksum is damage, and is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .tree import Operation, Tree
 _KIND = b"commitlog-registry 1 "
 _HEAD_BYTES = len(_KIND) + 33  # a name of 32 characters, and the end of the line
 _REPLACED_FROM = 256 * 1024  # bytes; smaller files are left as they are
-_CHANGES_MAX = 4  # the file is replaced when it has so many times the bytes that the nodes had
+_CHANGES_MAX = 4  # the file is replaced once it has this many times the bytes of the nodes
 _FILE_BYTES_MAX = 256 * 1024 * 1024
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Journal:
         self.tree = Tree()
         self._filesystem, self._path = filesystem, path
         self._head = b""  # of the file that was read last
-        self._seen: tuple[int, int, int] | None = None  # its state when it was looked at last
+        self._seen: tuple[int, int, int] | None = None  # its state at the last check
         self._end = 0  # of its last whole line
         self._nodes_bytes = 0
         self._has_failed = False

@@ -15,11 +15,11 @@ from .errors import RegistryError
 
 KafkaVersion = tuple[int, ...]
 
-OLD = (0, 8)  # older ones, which is 0.7, keep text instead of JSON, and have no leaders
+OLD = (0, 8)  # before this version, that is in 0.7, nodes have text instead of JSON, and there are no leaders
 BROKER_IDS, BROKER_TOPICS, CONSUMERS = "/brokers/ids", "/brokers/topics", "/consumers"
 CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH = "/cluster/id", "/controller", "/controller_epoch"
 
-# From which version of Kafka on a node has which version of its own.
+# The version of a node's content, by the first version of Kafka that writes it.
 _BROKER_VERSIONS: dict[KafkaVersion, int] = {(0, 8): 1, (0, 9): 2, (0, 10): 3, (0, 10, 2): 4, (2, 7): 5}
 _TOPIC_VERSIONS: dict[KafkaVersion, int] = {(0, 8): 1, (2, 4): 2, (2, 8): 3}
 
@@ -46,9 +46,9 @@ class Endpoint(NamedTuple):
 class RegisteredBroker:
     """A broker with its addresses for clients."""
 
-    endpoints: tuple[Endpoint, ...]  # at least one; before 0.9 one, which is plain
+    endpoints: tuple[Endpoint, ...]  # at least one; before 0.9 exactly one, without TLS and login
     timestamp_ms: int = -1
-    creator: str = ""  # in 0.7: host and ms of who registered
+    creator: str = ""  # in 0.7: the host that registered, and when, in ms
 
     @classmethod
     def plain(cls, host: str, port: int, timestamp_ms: int = -1, creator: str = "") -> RegisteredBroker:

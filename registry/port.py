@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol, Self
 from .errors import InvalidPathError, RegistryError
 
 ANY_VERSION = -1
-TIMEOUT_MS = 18_000  # of a session; as zookeeper.session.timeout.ms of Kafka 2.7
-DATA_BYTES_MAX = 1_000_000  # of a node; ZooKeeper closes the connection of who sends a request above 1 MiB
+TIMEOUT_MS = 18_000  # timeout of a session, like zookeeper.session.timeout.ms of Kafka 2.7
+DATA_BYTES_MAX = 1_000_000  # limit of a node; ZooKeeper closes a connection with a request above 1 MiB
 _NEVER = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")  # characters that ZooKeeper refuses in a path
 
 
@@ -29,7 +29,7 @@ class Node(NamedTuple):
 
 
 class Change(Enum):
-    """What happened to a watched node."""
+    """A change of a watched node."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -39,11 +39,11 @@ class Change(Enum):
 
 
 class SessionState(Enum):
-    """What happened to the session."""
+    """A change of the session's state."""
 
     CONNECTED = "connected"
-    SUSPENDED = "suspended"  # the registry is out of reach; the session may go on, or have ended
-    EXPIRED = "expired"  # ephemeral nodes and watches are gone; the next operation begins another session
+    SUSPENDED = "suspended"  # the registry is out of reach; the session may continue, or have ended
+    EXPIRED = "expired"  # ephemeral nodes and watches are deleted; the next operation begins another session
 
 
 Watch = Callable[[Change, str], None]

@@ -22,7 +22,7 @@ Mark = tuple[int, ...] | None
 class _Entry:
     data: bytes | None
     owner: str | None
-    created_at: int  # the number of the change; so are these
+    created_at: int  # the number of the change, also in the fields below
     changed_at: int
     children_at: int
     version: int = 0

@@ -1,4 +1,4 @@
-"""Finding records by key, value and headers: the page grows as records are found, and its end says what it lacks."""
+"""Finding records by key, value and headers: the page grows as records are found; its end lists unsearched parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GIVEN = ("k", "prefix", "contains", "header")
 
 
 def find(browser: Browser, request: Request) -> Response:
-    """Shows the form and, if anything is asked for, what is found."""
+    """Shows the form and, if there are conditions, the found records."""
     query, topic = request.query_params, request.path_params["topic"]
     with browser.logs.open() as log:
         count = len(log.manager.topic(topic).partitions)
@@ -62,7 +62,10 @@ def find(browser: Browser, request: Request) -> Response:
 
 
 async def _found(search: RunningSearch, text: Callable[[Hit | Progress | SearchEnd], str]) -> AsyncIterator[str]:
-    """Yields what is found. If the person leaves the page, the wait ends with an error, and the search is stopped."""
+    """Yields the found records.
+
+    If the person leaves the page, the wait ends with an error, and the search is stopped.
+    """
     last = ""
     try:
         while True:

@@ -13,7 +13,7 @@ SHARE = "Share"
 
 
 def groups(browser: Browser, request: Request) -> Response:
-    """Shows the groups whose names contain what was searched for, a page of them."""
+    """Shows one page of the groups whose names contain the search text."""
     query = request.query_params
     wanted, first = query.get("q", "").strip(), number_in(query, "from") or 0
     failures = list[LogStoreError]()

@@ -1,4 +1,4 @@
-"""What the next retention and the next compaction do, before they do it."""
+"""A preview of the next retention and the next compaction."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from starlette.responses import Response
 from ...storage import LogManager, LogStoreError, PartitionDescription, TopicPartition, describe_partition
 from ..browser import Browser, number_in
 
-SECONDS_MAX = 0.6  # for a page; partitions after that are on the next one
+SECONDS_MAX = 0.6  # time limit of a page; the remaining partitions are on the next one
 PAGE_PARTITIONS = 500
 
 
 def maintenance(browser: Browser, request: Request) -> Response:
-    """Shows the partitions that the next retention or compaction changes, among as many as a page has time for."""
+    """Shows which partitions the next retention or compaction changes, for as many as a page has time to read."""
     query = request.query_params
     first, failures = number_in(query, "from") or 0, list[LogStoreError]()
     with browser.logs.open() as log:
@@ -37,7 +37,7 @@ def maintenance(browser: Browser, request: Request) -> Response:
 def _described(
     manager: LogManager, partitions: Sequence[TopicPartition], failures: list[LogStoreError]
 ) -> tuple[int, list[PartitionDescription]]:
-    """Returns how many partitions were read in time, and what they are."""
+    """Returns how many partitions were read in time, and their descriptions."""
     until, found = time.monotonic() + SECONDS_MAX, list[PartitionDescription]()
     for number, each in enumerate(partitions):
         if number and time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""One partition: its segments to scale, why each is kept and until when, and what readers wait for."""
+"""One partition: its segments to scale, why each is kept and until when, and what holds readers back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def partition(browser: Browser, request: Request) -> Response:
 
 
 def _plan(found: PartitionDescription) -> list[str]:
-    """Returns what the next retention and the next compaction do, a sentence each."""
+    """Returns one sentence each about the next retention and the next compaction."""
     report = str(found.retention).splitlines()[0].partition(": ")[2]
     retention = [f"Retention: {report}.", *(f"Retention warns: {each}." for each in found.retention.plan.warnings)]
     compaction = found.compaction_text

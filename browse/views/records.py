@@ -15,7 +15,7 @@ from ..records import Asked, Record, RecordPages
 from .partition import partition_in
 
 LIMITS = {str(each): each for each in (50, 10, 20, 100, 200)}
-RECORD_BYTES_MAX = 1 << 20  # of a part that the page of a record shows
+RECORD_BYTES_MAX = 1 << 20  # bytes of a part that the page of a record shows
 RECORD_CHARS_MAX = 200_000
 WHOLE_BYTES = 2**31  # a part is stored whole in less
 
@@ -67,7 +67,7 @@ def _whole(browser: Browser, query: Mapping[str, str], part: str) -> Decoder:
 
 
 def part(browser: Browser, request: Request) -> Response:
-    """Returns the bytes of a key or value, as a file to save: no browser may take them for a page."""
+    """Returns the bytes of a key or value as a file to save, so that no browser shows them as a page."""
     key, offset, name = partition_in(request.path_params), request.path_params["offset"], request.path_params["part"]
     with browser.logs.open() as log, _opened(log, key) as reader:
         found = _record(reader, key, offset, WHOLE_BYTES)

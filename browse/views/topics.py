@@ -28,11 +28,11 @@ from ..logs import Look, OpenLog
 PAGE_TOPICS = 100
 PLOT_WIDTH, PLOT_HEIGHT = 96, 18
 PAGE_PARTITIONS = 200
-SECONDS_MAX = 0.6  # for opening logs that no page has opened yet; the others have figures at a later request
+SECONDS_MAX = 0.6  # time limit for opening logs that no page has opened yet; the rest have figures at a later request
 
 
 class Figured(NamedTuple):
-    """A log with its figures; neither figures nor an error: it was not opened in time."""
+    """A log with its figures, or the error; if both are None, it was not opened in time."""
 
     partition: TopicPartition
     figures: LogFigures | None = None
@@ -79,7 +79,7 @@ class TopicRow:
 
     @property
     def plot(self) -> str:
-        """The offsets that came over time, as the points of a line; empty if that is not known."""
+        """The offsets appended over time, as the points of a line; empty if that is not known."""
         found = rates(each.segments for each in self.logs)
         return line(found, PLOT_WIDTH, PLOT_HEIGHT) if found else ""
 
@@ -94,7 +94,7 @@ class TopicRow:
 
 
 def topics(browser: Browser, request: Request) -> Response:
-    """Shows the topics whose names contain what was searched for, a page of them."""
+    """Shows one page of the topics whose names contain the search text."""
     query = request.query_params
     wanted, first = query.get("q", "").strip(), number_in(query, "from") or 0
     with browser.logs.open() as log:
@@ -147,7 +147,7 @@ def _sorted(topics: Mapping[str, TopicDescription]) -> list[TopicDescription]:
 
 
 def _figured(log: OpenLog, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Figured]:
-    """Returns the figures of logs: of all that were opened before, and of as many others as there is time for.
+    """Returns the figures of all logs that were opened before, and of as many others as there is time for.
 
     Opening a log takes longer than reading what was appended to it since, so each request knows more.
     """

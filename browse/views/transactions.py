@@ -27,7 +27,7 @@ def transactions(browser: Browser, request: Request) -> Response:
 
 
 def _read(browser: Browser) -> tuple[list[OpenTransaction], list[str]]:
-    """Returns the open transactions, and what could not be read."""
+    """Returns the open transactions, and the errors of unreadable partitions."""
     found, failures = list[OpenTransaction](), list[LogStoreError]()
     try:
         with browser.logs.open() as log:

@@ -101,7 +101,7 @@ def configs(  # the flags are those of kafka-configs
 
 
 def _concerns_all(entity_type: str, name: str | None, *, is_default: bool, is_broker: bool) -> bool:
-    """Returns whether the command is about all topics of the directory; exits if it is about what has no configs."""
+    """Returns whether the command is about all topics of the directory; exits for entities without configs."""
     if entity_type != "topics" and entity_type not in KINDS:
         raise typer.BadParameter(
             f"--entity-type {entity_type!r} has no configs here; omit it for those of topics, or see --entity-default"

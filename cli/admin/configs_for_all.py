@@ -16,7 +16,7 @@ from ..output import print_json
 
 
 class Kind(NamedTuple):
-    """What has configs of its own, as Kafka calls it, and under which name ``topics.json`` has it."""
+    """A kind of entity with configs of its own: Kafka's name for it, and its name in ``topics.json``."""
 
     noun: str
     level: str
@@ -30,7 +30,7 @@ KINDS = {  # by --entity-type
 
 
 def describe_own(file: storage.TopicsFile, kind: Kind, name: str | None, *, as_json: bool) -> None:
-    """Prints the configs that one node or group has of its own; None: each that has some, then those of all nodes."""
+    """Prints the own configs of one node or group; None: of each that has some, then those of all nodes."""
     owned = file.owned.get(storage.Owner(kind.owner), {})
     of_nodes = kind is KINDS["brokers"]
     broker = file.broker if of_nodes else {}

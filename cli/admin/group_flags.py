@@ -1,4 +1,4 @@
-"""The flags of ``commitlog groups``: those of ``kafka-consumer-groups``, and of moving offsets."""
+"""The flags of ``commitlog groups``: those of ``kafka-consumer-groups``, and those for moving offsets."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ class _Groups:
     def _reset(self, names: Sequence[str], target: resetting.Target | Path, asked: _Asked) -> None:
         """Commits the new offsets with ``--execute``, and prints them.
 
-        Computes the offsets of all groups first, so that errors are raised before anything changes.
+        Computes the offsets of all groups first, so errors are raised before anything changes.
         """
         is_by_file = isinstance(target, Path)
         if not is_by_file and bool(asked.topics) == asked.all_topics:
@@ -372,8 +372,9 @@ class _Groups:
     def _unused(self, name: str) -> Iterator[None]:
         """Keeps members away from a group while it is changed; for a sink's group, also holds a sink's lock.
 
-        Raises LogDirLockedError while a broker runs on the directory, the group has members at a gateway or the sink
-        runs: its progress must not change. Reports members that are only in the log, of a coordinator that ended.
+        Raises LogDirLockedError while a broker runs on the directory, the group has members at a gateway, or the sink
+        runs: its progress must not change. Reports members that are only in the log because their coordinator has
+        ended.
         """
         self._manager.lock_brokers_out()
         with closing(storage.GroupsInUse(self._manager)) as in_use, ExitStack() as stack:

@@ -1,8 +1,8 @@
 """``commitlog groups --migrate-offsets``: copies committed offsets from ZooKeeper's nodes to the log, or back.
 
-Consumers of Kafka 0.8 keep offsets in ``/consumers/<group>/offsets``. They can move by themselves, with
-``offsets.storage`` and ``dual.commit.enabled``; this is for groups whose consumers do not run. As they do, it keeps the
-larger of two offsets.
+Consumers of Kafka 0.8 keep offsets in ``/consumers/<group>/offsets``. Running consumers can move their own offsets,
+with ``offsets.storage`` and ``dual.commit.enabled``; this is for groups whose consumers do not run. Like them, it keeps
+the larger of two offsets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOVED = (
 
 
 class Plan(NamedTuple):
-    """What is asked for."""
+    """The requested migration."""
 
     groups: Sequence[str] | None  # None: all
     is_to_log: bool
@@ -48,7 +48,7 @@ class Moved(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the target is as far, or further on."""
+        """Whether the target's offset is at least as large."""
         return self.before is not None and self.before >= self.offset
 
 

@@ -21,12 +21,12 @@ from ..output import fail
 Target = Callable[["storage.LogReader", int | None], int]
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-UNQUOTED_MAX, FIRST_UNQUOTED = 24, "-"  # Jackson's CSV: the longest text, and the lowest character, without quotes
+UNQUOTED_MAX, FIRST_UNQUOTED = 24, "-"  # limits of Jackson's CSV for text without quotes: length, and lowest character
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
 
 
 def target(**given: Any) -> Target | Path:
-    """Returns how to compute new offsets, by the one flag that is given; or the path given with ``--from-file``.
+    """Returns the function that computes new offsets for the one given flag, or the path given with ``--from-file``.
 
     ``given``: all flags by name; an absent one is None or False.
     """

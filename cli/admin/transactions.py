@@ -1,4 +1,4 @@
-"""``commitlog transactions``: shows open transactions and what they hold back, and aborts those that hang."""
+"""``commitlog transactions``: shows open transactions and the offsets they hold back, and aborts hanging ones."""
 
 from __future__ import annotations
 

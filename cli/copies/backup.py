@@ -19,7 +19,7 @@ LogDir = Annotated[
 To = Annotated[str, typer.Option("--to", help="The backup: a folder, or s3://bucket/folder; made if it is missing.")]
 Keep = Annotated[
     str | None,
-    typer.Option(metavar="RULE", help="Then delete all but the newest of so many periods: hourly=24,daily=7,weekly=4."),
+    typer.Option(metavar="RULE", help="Then delete all but the newest of each period: hourly=24,daily=7,weekly=4."),
 ]
 Staging = Annotated[
     str | None,
@@ -67,7 +67,7 @@ def backup(
 
 
 def unlocked(place: storage.BackupPlace, key_file: str | None) -> storage.BackupPlace:
-    """Returns the place as the key in a file, if one is given, shows it."""
+    """Returns the place, unlocked with the key in the file if one is given."""
     with settings_given():
         return storage.unlock_backup(place, None if key_file is None else storage.BackupKey.read(key_file))
 
@@ -98,7 +98,7 @@ def _take(place: storage.BackupPlace, log_dir: str, keep: str | None, staging: s
 
 
 def to_json(cut: storage.Cut) -> dict[str, Any]:
-    """Returns what JSON output shows of a backup."""
+    """Returns the fields of a backup in JSON output."""
     return {
         "name": cut.name,
         "source": cut.source,
@@ -121,7 +121,7 @@ def _list(place: storage.BackupPlace, as_json: bool) -> None:
 
 
 def _fail_without(place: storage.BackupPlace) -> NoReturn:
-    """Ends with an error: there is no backup, perhaps because the name was mistyped."""
+    """Ends with the error that there is no backup; perhaps the name was mistyped."""
     fail(f"{place.path}: is no backup, or no first one was completed")
 
 

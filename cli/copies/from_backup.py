@@ -16,7 +16,7 @@ from .backup import to_json
 
 @dataclass(frozen=True)
 class Wanted:
-    """What of a backup to restore, as it was given."""
+    """The choice of what to restore from a backup, from the flags."""
 
     at: str | None
     topics: Sequence[str] | None
@@ -52,7 +52,7 @@ class Wanted:
 
     @property
     def is_copy(self) -> bool:
-        """Whether topics are copied into a log, in the place of a whole log directory."""
+        """Whether topics are copied into a log, instead of restoring a whole log directory."""
         return bool(self.topics or self.rename or self.prefix)
 
 

@@ -19,18 +19,18 @@ from .from_backup import Wanted
 
 @dataclass(frozen=True)
 class Lost:
-    """What is left of a log, as it was given."""
+    """The remains of a log, from the flags."""
 
     tier: str
     keys: Sequence[str]
     topics: Sequence[str] | None
-    backup: str | None  # of the directory that was copied to the tier, or what is left of that
+    backup: str | None  # a backup of the directory that was copied to the tier, or the remains of that directory
     at: str | None = None
     key_file: str | None = None
 
     @contextmanager
     def known(self) -> Iterator[storage.LogManager | None]:
-        """Yields what is known beside the tier."""
+        """Yields the remains of the log beside the tier; None: there are none."""
         if self.backup is None:
             if self.at is not None or self.key_file is not None:
                 raise typer.BadParameter("--at and --key-file are for --backup")
@@ -48,7 +48,7 @@ class Lost:
 
     @contextmanager
     def opened(self, not_ids: Sequence[str] = ()) -> Iterator[tuple[storage.LogManager, storage.LogManager | None]]:
-        """Yields the tier as a log, and what is known beside it."""
+        """Yields the tier as a log, and the remains of the log, as :meth:`known` does."""
         with settings_given():
             topics = storage.parse_names("--topics", self.topics) if self.topics else None
         with ExitStack() as stack:

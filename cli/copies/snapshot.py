@@ -35,7 +35,7 @@ def snapshot(*, log_dir: LogDir, to: To, as_json: AsJson = False) -> None:
 
 
 def facts(taken: storage.Snapshot) -> dict[str, Any]:
-    """Returns what JSON output shows of a snapshot."""
+    """Returns the fields of a snapshot in JSON output."""
     return {
         "source": taken.source,
         "taken_at": taken.taken_at_ms,

@@ -21,7 +21,7 @@ _STOP = "next: stop the broker, run commitlog tier publish --broker-log-dir DIR 
 
 
 class Action(StrEnum):
-    """What to do."""
+    """The action of the command."""
 
     COPY = "copy"
     PUBLISH = "publish"
@@ -74,7 +74,7 @@ Backup = Annotated[
 ]
 At = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="restore: of the backup, the last moment up to this time, or of this name."),
+    typer.Option(metavar="TIME", help="restore: the backup's last moment up to this time, or with this name."),
 ]
 
 

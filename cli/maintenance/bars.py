@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class BytesDone:
-    """How much is done of tasks that read logs: those that ended, and what the current one has read."""
+    """The progress of tasks that read logs: the ended ones, and the bytes that the current one has read."""
 
     def __init__(self, total: int, show: Callable[[int], object]) -> None:
         self.total, self._show, self._ended, self._read = total, show, 0, 0
@@ -61,7 +61,7 @@ class Watched:
         self._run, self._passes = run, passes
 
     def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-        """Returns the results of ``task`` as they are taken; the bar is there until the last one is."""
+        """Returns the results of ``task`` as they are taken; the bar is shown until the last one."""
         sizes = [each.log_bytes(self._run) if isinstance(each, storage.ReadsLog) else 0 for each in items]
         with bar(what, self._passes * sum(sizes)) as done:
             for item, size in zip(items, sizes, strict=True):

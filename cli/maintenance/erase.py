@@ -16,7 +16,7 @@ from .run import Asked, Config, TopicConfigs, Topics, Wait, carry_out, option
 
 
 class KeyForm(StrEnum):
-    """How a file has keys."""
+    """The encoding of keys in a file."""
 
     TEXT = "text"
     HEX = "hex"

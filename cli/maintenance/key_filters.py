@@ -1,4 +1,4 @@
-"""``commitlog key-filters``: makes the filters by which a search for a key passes over segments."""
+"""``commitlog key-filters``: makes the filters that let a search for a key skip segments."""
 
 from __future__ import annotations
 

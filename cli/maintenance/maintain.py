@@ -68,7 +68,7 @@ def maintain(
     tasks = _tasks(conf or settings_file("maintenance.toml"), log_dir, as_json=as_json)
     if dry_run:
         for place in {task.place for name, task in tasks.items() if name in OPERATIONS}:
-            storage.LogManager.open(place).close()  # it must be a log directory, as for a run
+            storage.LogManager.open(place).close()  # fails now, as a run would, unless it is a log directory
         for name, task in tasks.items():
             typer.echo(f"would run {name} every {task.every} on {task.place}")
         return
@@ -112,7 +112,7 @@ def _task(conf: Path, name: str, table: object, directory: str, *, as_json: bool
 
 
 def _run_on_tables(name: str, tables: list[str], *, as_json: bool) -> int:
-    """Prints what was done with each table; one that fails does not keep the others waiting. Returns the exit code."""
+    """Prints the result of each table; a failure does not stop the others. Returns the exit code."""
     from ...pipeline.delta.table_and_tail.file_upkeep import UPKEEP  # noqa: PLC0415  only for these operations
 
     code = 0

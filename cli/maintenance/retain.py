@@ -53,7 +53,7 @@ def retain(
 
 
 def tables_kept(paths: Sequence[str] | None) -> storage.TablesKept:
-    """Returns what reads, at each run, what tables at ``paths`` have; each item may be several, separated by commas."""
+    """Returns a function that reads the tables' next offsets at each run; ``paths`` may have commas."""
     if paths is None:
         return storage.no_tables
     from ...pipeline.delta.table_and_tail.kept import tables_kept as kept  # noqa: PLC0415  only with this flag

@@ -17,7 +17,7 @@ from ..flags import complete_topic
 from ..output import print_json
 from .bars import Watched
 
-PASSES = {"compact": 2, "erase": 2}  # reads of a log: for its keys, and to copy what is kept or search it
+PASSES = {"compact": 2, "erase": 2}  # reads of a log: one for its keys, one to copy the kept records or to search
 
 
 def option(name: str, **more: Any) -> Any:
@@ -99,7 +99,7 @@ def repeat(intervals_ms: Mapping[str, int], run: Callable[[str], int]) -> int:
 def run_once(name: str, asked: Asked, operation: storage.Operation) -> int:
     """Runs ``operation`` and prints the outcome of each partition as it finishes, then the sums.
 
-    If no topics were asked for, partitions that are as they were are left out.
+    Without a choice of topics, unchanged partitions are not printed.
 
     Returns the exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.
     """

@@ -159,7 +159,7 @@ def _text(
 
 
 def _catch_up(manager: storage.LogManager, tails: Iterable[_Tail], *, is_quiet: bool) -> None:
-    """Reads what was appended to the partitions, and names offsets that were deleted first."""
+    """Finds the records that were appended to the partitions, and reports offsets that were deleted unread."""
     manager.catch_up()
     marks = manager.all_marks()  # once for all partitions
     for tail in tails:
@@ -256,7 +256,7 @@ class _Tail:
         return f"{self.name} has offsets {first} to {end}, but not {self.asked}"
 
     def lost_before(self, *, is_given: bool) -> storage.CorruptionError | None:
-        """The error about lost records right below those that are read; None if ``is_given`` asks for none of them."""
+        """The error about lost records below the first one; None if ``is_given`` and none was requested."""
         error = self._log.lost_start(by_epochs=True)
         following = 0 if error is None or error.skipped_offsets is None else error.skipped_offsets[1] + 1
         return error if self.next_offset == following and not (is_given and self.asked == following) else None
@@ -283,7 +283,7 @@ class _Tail:
 
     @property
     def holding(self) -> str | None:
-        """A message that names the transaction which holds back records of this partition; None if none does."""
+        """A message that names the transaction that holds back records of this partition; None if there is none."""
         found = storage.holding_transaction(self._log)
         if found is None or self._span.isolation is storage.Isolation.READ_UNCOMMITTED or self._bound is not None:
             return None
@@ -348,7 +348,7 @@ class _Printing:
         if self._is_quiet or self._reported_ends.get(tail.name) == tail.end:
             return
         self._reported_ends[tail.name] = tail.end
-        self._output.flush()  # so that a terminal shows the records before this line
+        self._output.flush()  # a terminal must show the records before this line
         typer.echo(f"% Reached end of topic {tail.name} at offset {tail.end}", err=True)
         if tail.holding is not None:
             typer.echo(f"% {tail.name}: {tail.holding}", err=True)

@@ -110,7 +110,7 @@ def dump_log(  # the flags are those of kafka-dump-log
 
 
 def _located(path: str) -> tuple[str, storage.FileSystem | None]:
-    """Returns a path, and the file system that shows it if it is of a log on an object store."""
+    """Returns a path, and for a log on an object store the file system that shows it."""
     if not storage.is_store_url(path):
         return path, None
     root, *names = path.rsplit("/", 2)

@@ -70,7 +70,7 @@ AllPartitions = Annotated[
 
 
 class _Output(NamedTuple):
-    """What makes the lines of found records, and which values did not decode until now."""
+    """The function that formats found records, and the values that did not decode so far."""
 
     lines: Lines
     undecoded: Callable[[], list[storage.Unsearched]]
@@ -182,7 +182,7 @@ def _line(message: record_text.Message) -> bytes:
 def _output(
     where: str | None, select: str | None, schemas: Framing | None, text: record_text.Text
 ) -> Iterator[_Output]:
-    """Yields what makes lines of found records: by SQL, or with ``text`` for each record."""
+    """Yields the formatter of found records: by SQL, or ``text`` for each record."""
     if where is None and select is None:
         yield _Output(lambda found: map(text, record_text.messages(*found.partition, found.records)), list)
         return
@@ -230,7 +230,7 @@ def _report(part: storage.Unsearched) -> None:
 
 
 def _report_partitions(topics: Topics, search: storage.Search, *, is_chosen: bool) -> None:
-    """Says that only a part of the partitions is searched, because the key tells which."""
+    """Reports that only some partitions are searched, because the key determines them."""
     count = len(topics.topic(search.partitions[0].topic).partitions)
     if not is_chosen and len(search.partitions) < count:
         typer.echo(

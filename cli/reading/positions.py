@@ -112,7 +112,7 @@ class _Tail:
 
 
 def _end_after(reader: storage.PositionLogReader, position: int) -> int | storage.CorruptionError:
-    """Returns the position at which the log ends, or the damage that hides it."""
+    """Returns the position of the log end, or the damage that hides it."""
     try:
         return reader.end_after(position)
     except storage.CorruptionError as error:

@@ -79,7 +79,7 @@ def as_json(message: Message) -> bytes:
 
 
 def member(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Returns a member of an object; of bytes that are not UTF-8, in base64 and with another name."""
+    """Returns a member of an object; bytes that are not UTF-8 become base64, under another name."""
     if data is None:
         return {name: None}
     try:

@@ -1,4 +1,4 @@
-"""Reading around damage: reports on stderr what is skipped, and which exit code that gives."""
+"""Reading around damage: reports skipped parts on stderr, and sets the exit code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Skipping:
 
     @contextmanager
     def whole(self, logs: Iterable[storage.LogReader]) -> Iterator[None]:
-        """Within the ``with`` block, damage in these logs stops no search for the end of a transaction."""
+        """Within the ``with`` block, damage in these logs does not stop searches for the ends of transactions."""
         with ExitStack() as stack:
             for log in logs:
                 stack.enter_context(log.despite_damage())
@@ -40,14 +40,14 @@ class Skipping:
         self.name(error, f"; {skipped}")
 
     def name(self, error: storage.CorruptionError, end: str = "") -> None:
-        """Reports damage beside what is read."""
+        """Reports damage outside the records that are read."""
         self.is_damaged = True
         typer.echo(f"commitlog: {storage.printable(str(error))}{end}", err=True)
 
 
 @contextmanager
 def ending_with_3(skipping: Skipping, *, skips: bool) -> Iterator[None]:
-    """Exits with 3 at the end of the ``with`` block if damage was reported, or at once if none may be skipped."""
+    """Exits with 3 if damage was reported: at the end of the ``with`` block, or at once if none may be skipped."""
     try:
         yield
     except (storage.CorruptRecordError, storage.MissingSegmentError) as error:

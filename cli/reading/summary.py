@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def show(log_dir: str, *, as_json: bool) -> None:
-    """Prints a row per topic, and the sum of internal topics, which no row has."""
+    """Prints a row per topic, and the sum of internal topics, which have no rows."""
     failures = Failures()
     with storage.LogManager.open(log_dir) as manager:
         topics = manager.topics()

@@ -1,4 +1,4 @@
-"""``commitlog table``: what a query over a topic's table and its log would read from where."""
+"""``commitlog table``: shows what a query over a topic's table and its log would read from which of them."""
 
 from __future__ import annotations
 

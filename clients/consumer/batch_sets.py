@@ -14,7 +14,7 @@ from .message_sets import NONE, MessageSet
 from .messages import Message, RecordColumns
 
 _LENGTH_AT, _OVERHEAD = 8, 12  # of a batch's length, after its offset
-_NOT_CONVERTED = b"\xff" * 8  # the offset of what stands for a batch that a broker had no room to convert
+_NOT_CONVERTED = b"\xff" * 8  # the offset in the placeholder of a batch that a broker had no room to convert
 
 
 class RecordBatch:
@@ -167,7 +167,7 @@ class BatchMessageSet(MessageSet[RecordBatch]):
 
     @property
     def is_too_small(self) -> bool:
-        """True also if the set is empty: today's brokers send old clients no part of a message that does not fit."""
+        """True also if the set is empty: today's brokers send old clients nothing of a message that does not fit."""
         return super().is_too_small or (not self.size_in_bytes and self.high_watermark > self.initial_offset)
 
     @property

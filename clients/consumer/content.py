@@ -1,4 +1,4 @@
-"""Content: the bytes of a message set, in memory or in a file, and how they are written elsewhere."""
+"""Content: the bytes of a message set, in memory or in a file, with methods to write them elsewhere."""
 
 from __future__ import annotations
 

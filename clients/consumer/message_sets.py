@@ -16,7 +16,7 @@ from .content import Content, Writable
 from .messages import Message
 
 T = TypeVar("T")
-E = TypeVar("E")  # what a set has when its compressed messages stay as they are
+E = TypeVar("E")  # the element of a set whose compressed messages are not expanded
 
 NONE = 0  # the code of an answer without an error
 

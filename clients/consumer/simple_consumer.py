@@ -24,7 +24,7 @@ from .position_sets import PositionMessageSet
 
 LATEST_TIME = -1  # of get_offsets_before
 EARLIEST_TIME = -2
-MESSAGE_BYTES_MAX = 100 << 20  # up to which a fetch grows for a large message, unless the caller says otherwise
+MESSAGE_BYTES_MAX = 100 << 20  # default limit to which a fetch grows for a large message
 
 
 class Wire(Enum):
@@ -73,7 +73,7 @@ class SimpleConsumer:
     ) -> None:
         """``so_timeout``: ms to wait for an answer. ``buffer_size``: the receive buffer in bytes.
 
-        ``fetch_wait_ms``, ``fetch_min_bytes``: a broker of 0.8 or later answers when it has so many bytes, or after
+        ``fetch_wait_ms``, ``fetch_min_bytes``: a broker of 0.8 or later answers when it has this many bytes, or after
         this time. Raises InvalidConfigError.
         """
         terms = Terms(timeout_ms=so_timeout, receive_buffer_bytes=buffer_size)
@@ -268,7 +268,7 @@ class _TodaysOffsets(_Offsets):
 
 
 def _without_repetition(asked: Sequence[FetchRequest]) -> Iterable[list[FetchRequest]]:
-    """Yields the requests in order, in parts that name a partition once: answers could not tell repeated ones apart."""
+    """Yields the requests in order, in parts that name each partition once: answers cannot tell repeated ones apart."""
     part: dict[tuple[str, int], FetchRequest] = {}
     for each in asked:
         if each[:2] in part:

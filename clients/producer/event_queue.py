@@ -23,7 +23,7 @@ class EventQueue:
         self._wanted = 0  # how many items the taker waits for; 0: it does not wait
         self._waiting = 0  # threads that wait for room
         self._closed = False
-        self.accepted = 0  # items that were put in since it was made
+        self.accepted = 0  # items put into the queue since it was created
 
     def __len__(self) -> int:
         return len(self._items)
@@ -67,7 +67,7 @@ class EventQueue:
         return count
 
     def take(self, most: int, timeout_ms: int) -> list[QueueItem] | None:
-        """Removes and returns ``most`` items; after ``timeout_ms``, or when the queue is closed, those that it has.
+        """Removes and returns ``most`` items; after ``timeout_ms``, or when the queue is closed, fewer.
 
         Returns None if the queue is closed and empty. Only one thread may call this.
         """

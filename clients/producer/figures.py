@@ -13,13 +13,13 @@ class ProducerFigures(NamedTuple):
     """Figures since the producer was opened."""
 
     events: int  # messages that were offered to the queue
-    dropped_events: int  # those for which the queue had no room
-    queue_size: int  # those that are in the queue now
-    lost_events: int  # those that were in the queue and could not be sent; the log says why
+    dropped_events: int  # events for which the queue had no room
+    queue_size: int  # the messages in the queue now
+    lost_events: int  # events from the queue that could not be sent; the log has the reasons
     sent_messages: int
     produce_requests: int  # sends of one or more messages; with bootstrap.servers librdkafka divides and joins them
-    produce_request_ms: int  # what they took, all together
-    max_produce_request_ms: int  # what the slowest took
+    produce_request_ms: int  # the time of all of them together
+    max_produce_request_ms: int  # the time of the slowest one
     seconds: float  # since the producer was opened
 
     @property

@@ -35,7 +35,7 @@ class Wire(Enum):
 
     @property
     def is_old(self) -> bool:
-        """Whether Kafka 0.7 has this setting; then its defaults apply."""
+        """Whether Kafka 0.7 has this setting; then the defaults of 0.7 apply."""
         return self in (Wire.ZOOKEEPER, Wire.BROKER_LIST)
 
 

@@ -66,7 +66,7 @@ class SyncProducer:
     def send(self, topic: str, partition: int | None, messages: Sequence[Message]) -> None:
         """Sends messages to one partition of a topic, an index into its sorted partitions; None: any.
 
-        Raises as :meth:`multi_send`.
+        Raises the errors of :meth:`multi_send`.
         """
         self.multi_send([QueueItem(each, topic, partition) for each in messages])
 
@@ -92,7 +92,7 @@ class SyncProducer:
             self._target.close()
 
     def _completed(self, items: Sequence[QueueItem], fail: Fail) -> list[QueueItem]:
-        """Returns the messages of one partition with their keys; those that cannot be sent are given to ``fail``."""
+        """Returns the messages of one partition with their keys; passes those that cannot be sent to ``fail``."""
         completed, largest = [], self._config.max_message_size
         try:
             has_keys = self._target.has_keys  # asked once: later messages must not overtake one that failed
@@ -164,7 +164,7 @@ class SyncProducer:
         """Groups messages by topic and partition, in their order."""
         collated: Collated = {}
         choosers: dict[str, _Chooser | Exception] = {}
-        unkeyed: dict[str, list[QueueItem]] = {}  # for the partition that messages without a key of a topic have
+        unkeyed: dict[str, list[QueueItem]] = {}  # by topic: all messages without a key go to one partition
         for item in items:
             _, topic, partition, key = item
             if key is None and partition is None and topic in unkeyed:  # as most are

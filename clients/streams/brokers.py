@@ -1,4 +1,4 @@
-"""Finds the brokers of partitions: in 0.7 the broker is part of a partition's name, later the leader is asked for."""
+"""Finds the brokers of partitions: part of the partition's name in 0.7, later the leader."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ class ChunkQueue:
 
     def __init__(self, chunks_max: int, on_room: Callable[[], None] = lambda: None) -> None:
         self.on_room = on_room
-        self.lock = threading.RLock()  # held while a message is handed out, and while chunks are dropped
-        self.current: Chunk | None = None  # what the stream hands out
+        self.lock = threading.RLock()  # held while a message is yielded, and while chunks are dropped
+        self.current: Chunk | None = None  # the chunk whose messages the stream returns now
         self._chunks_max = chunks_max
         self._chunks: deque[Chunk] = deque()
         self._filled = threading.Condition(self.lock)
@@ -60,7 +60,10 @@ class ChunkQueue:
         return self.current
 
     def drop(self, partitions: Collection[Partition] | None = None) -> None:
-        """Drops the chunks of partitions, None: of all. After this returns, the stream yields no message of them."""
+        """Drops the chunks of partitions, None: of all.
+
+        After this returns, the stream yields none of their messages.
+        """
         with self._filled:
             for chunk in (*self._chunks, *([] if self.current is None else [self.current])):
                 if partitions is None or chunk.progress.partition in partitions:

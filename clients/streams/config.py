@@ -18,8 +18,8 @@ class Cluster(Enum):
     """The kinds of clusters, by the setting that names one."""
 
     KAFKA_0_7 = "zk.connect"  # brokers of 0.7, whom ZooKeeper knows
-    KAFKA_0_8 = "zookeeper.connect"  # brokers of 0.8 to 3, whom ZooKeeper knows
-    TODAY = "bootstrap.servers"  # any since 0.10, by the group protocol of brokers
+    KAFKA_0_8 = "zookeeper.connect"  # brokers of 0.8 to 3, found through ZooKeeper
+    TODAY = "bootstrap.servers"  # any brokers since 0.10, with the brokers' group protocol
 
 
 # One setting: field and type; 0.7's name, type, default, bounds; meaning; 0.8's name if it has another.

@@ -30,7 +30,7 @@ _ELSEWHERE = {
     ErrorCode.broker_not_available,
 }
 _RESETS = {"smallest": EARLIEST_TIME, "earliest": EARLIEST_TIME, "largest": LATEST_TIME, "latest": LATEST_TIME}
-_ROOM_S = 0.1  # how long to wait for room in a queue before looking again
+_ROOM_S = 0.1  # how long to wait for room in a queue before checking again
 
 logger = logging.getLogger(__name__)
 
@@ -192,9 +192,10 @@ class _Fetcher:
             self._run.stopping.wait(self._pause_ms(found) / 1000)
 
     def _pause_ms(self, found: Sequence[MessageSet[Any]]) -> int:
-        """How long to wait after a fetch that brought nothing: later brokers have waited, unless there is something.
+        """Returns how long to wait after a fetch without messages.
 
-        They send nothing of what only today's clients see, such as markers of transactions.
+        Brokers since 0.8 have already waited, unless they had data that old clients cannot see, such as markers of
+        transactions.
         """
         config = self._run.config
         if self._run.brokers.wire is Wire.KAFKA_0_7:
@@ -208,7 +209,7 @@ class _Fetcher:
             return False
         with task.queue.lock:
             if not found.size_in_bytes or task.progress.fetched != asked.offset or task.progress.has_failed:
-                return False  # nothing, or it is read from another place by now
+                return False  # no messages, or the partition is read from another offset by now
             task.progress.fetched = found.next_offset
             task.queue.put(Chunk(task.progress, found))
             if found.next_offset == asked.offset:  # the stream raises what is wrong

@@ -28,7 +28,7 @@ Done = Callable[[Offsets], None]
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-FETCH_PATIENCE_S = 30.0  # while a coordinator loads its offsets, or another broker becomes it
+FETCH_PATIENCE_S = 30.0  # how long to wait while a coordinator loads its offsets, or moves to another broker
 
 
 class OffsetStore(Protocol):
@@ -51,7 +51,7 @@ class OffsetStore(Protocol):
 
 
 class ZooKeeperOffsets:
-    """Nodes below /consumers, where old tools look for them."""
+    """Nodes below /consumers, where old tools expect them."""
 
     def __init__(self, registry: Registry, group: str) -> None:
         self._registry, self._group = registry, group
@@ -93,7 +93,7 @@ class KafkaOffsets:
         client_id: str,
         committed_ms: int = -1,
     ) -> None:
-        """``committed_ms``: the time from which on brokers keep a commit for a while; -1: when it comes."""
+        """``committed_ms``: the time from which brokers count how long to keep a commit; -1: its arrival."""
         self._group, self._brokers = group, brokers
         self._terms, self._backoff_s = Terms(timeout_ms=timeout_ms), backoff_ms / 1000
         self._client_id, self._committed_ms = client_id, committed_ms

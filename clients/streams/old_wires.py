@@ -52,7 +52,7 @@ class OldWireConnector:
         self._store = _store(config, self._registry)
         self._committing = threading.Lock()  # one commit at a time
         self._progress = Progress()
-        self._tasks: dict[Partition, FetchTask] = {}  # those that are owned
+        self._tasks: dict[Partition, FetchTask] = {}  # the tasks of the partitions that are owned
         self._queues: dict[tuple[str, int], ChunkQueue] = {}  # by topic, or "" with a filter, and number of the stream
         self._member: GroupMember[Prepared] | None = None
         self._closing = threading.Event()
@@ -141,7 +141,7 @@ class OldWireConnector:
                 raise ClientError(f"{partition} is not read by this consumer now")
         for partition, offset in offsets.items():
             progress, queue = tasks[partition]
-            with queue.lock:  # a fetcher that has asked from elsewhere puts nothing any more
+            with queue.lock:  # after this, a fetcher with another offset adds nothing
                 queue.drop([partition])
                 progress.begin_at(offset)
         self._fetchers.wake()

@@ -54,7 +54,7 @@ class Chunk:
 
     def __init__(self, progress: PartitionProgress, content: Messages | Exception) -> None:
         self.progress, self.content = progress, content
-        self.is_stale = False  # its partition was given up, or is read from another place
+        self.is_stale = False  # its partition was released, or is read from another offset
 
 
 class StreamQueue(Protocol):
@@ -70,7 +70,7 @@ class StreamQueue(Protocol):
         ...
 
     def drop(self, partitions: Collection[Partition] | None = None) -> None:
-        """Forgets the chunks of partitions, None: all; nothing more of them is handed out once this returns."""
+        """Forgets the chunks of partitions, None: all; after this returns, none of their messages are yielded."""
         ...
 
 

@@ -13,9 +13,9 @@ class PartitionProgress:
     def __init__(self, partition: Partition, offset: int | None) -> None:
         self.partition = partition
         self.fetched = offset  # where to fetch from next
-        self.consumed = offset  # behind the last message that was handed out: what a commit writes
-        self.committed = offset  # what the last commit wrote
-        self.has_failed = False  # it is not fetched until it is read from another place
+        self.consumed = offset  # the offset after the last yielded message, which a commit writes
+        self.committed = offset  # the offset that the last commit wrote
+        self.has_failed = False  # no fetches until the partition is read from another offset
 
     def begin_at(self, offset: int) -> None:
         """Sets the next offset to fetch and consume."""
@@ -27,7 +27,7 @@ class Progress:
     """The partitions that this consumer owns. For any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # Guards the mapping, not what is in it.
+        self._lock = threading.Lock()  # Guards the mapping, not its values.
         self._owned: dict[Partition, PartitionProgress] = {}
 
     def set(self, owned: dict[Partition, PartitionProgress]) -> None:

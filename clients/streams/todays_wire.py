@@ -32,7 +32,7 @@ from .progress import PartitionProgress, Progress
 
 _AT_ONCE = 500  # messages taken from librdkafka together
 _FULL_MS = 5  # how long the library, whose default is a second, fetches nothing when it holds enough messages
-_POLL_S = 0.1  # how long to wait in librdkafka before looking whether the stream was closed
+_POLL_S = 0.1  # how long to wait in librdkafka before checking whether the stream was closed
 _LOOK_S = 1.0  # how often the topics that a filter chooses from are listed
 _RETRY_S = 0.1  # before a commit is repeated
 _LOG_LEVEL = 3  # errors
@@ -151,7 +151,7 @@ class StreamSource:
         self._queue = ChunkQueue(_AT_ONCE)  # a poll brings no more, and is made when the queue is empty
         self.lock = self._queue.lock
         self.progress = Progress()
-        self._rewound: dict[Partition, int] = {}  # where the next poll reads on; until then what comes is left out
+        self._rewound: dict[Partition, int] = {}  # where the next poll continues; earlier messages are dropped
         self._polling, self._committing = threading.Lock(), threading.Lock()
         self._subscribed: list[str] = []
         self._look_again = 0.0  # when topics are listed for the filter
@@ -190,7 +190,7 @@ class StreamSource:
                 return
             self._seek()
             try:
-                # The library waits until it has as many as are asked for, so only the first one is waited for.
+                # The library waits until it has the requested number, so the wait is for the first message only.
                 received = self._consumer.consume(1, timeout_s)
                 received += self._consumer.consume(_AT_ONCE - 1, 0) if received else []
             except KafkaException as error:
@@ -225,7 +225,7 @@ class StreamSource:
                 place, first = Partition(topic, partition), _offset(messages[0])
                 progress = None if place in self._rewound else owned.get(place)
                 if progress is None or (progress.fetched is not None and first < progress.fetched):
-                    continue  # it was given up, or came before a rewind
+                    continue  # the partition was released, or the message came before a rewind
                 content = Batch(messages, first if progress.fetched is None else progress.fetched)
                 progress.fetched = content.next_offset
                 self._queue.put(Chunk(progress, content))

@@ -45,7 +45,7 @@ class Broker:
             raise self.malformed(f"the answer to {APIS[key].name} {version} cannot be read: {error}") from error
 
     def malformed(self, why: str) -> MalformedAnswerError:
-        """Returns the error for an answer; the connection ends, since what else comes on it is doubtful too."""
+        """Returns the error for an answer; the connection is closed, because its next bytes are unreliable, too."""
         self.connection.disconnect()
         return MalformedAnswerError(f"{self.connection.address}: {why}")
 

@@ -67,7 +67,7 @@ class Cluster(NamedTuple):
 
     brokers: Mapping[int, Address]
     partitions: Mapping[TopicPartition, Leader]
-    errors: Mapping[str, int]  # by topic, of those that have an error
+    errors: Mapping[str, int]  # by topic, only for topics with an error
 
 
 def cluster(broker: Broker, topics: Sequence[str] | None = None, *, version: int = 0) -> Cluster:
@@ -115,7 +115,7 @@ def produce(
 ) -> dict[TopicPartition, Produced]:
     """Sends message sets, and returns the answer for each; {} with ``acks`` 0, which has no answer.
 
-    A set of which the broker does not say what became of it is left out.
+    Sets that the broker's answer does not mention are left out.
     Does not repeat the request if the connection breaks, because the broker may have stored the sets. Raises the errors
     of :class:`Broker`.
     """
@@ -205,7 +205,7 @@ def fetch(
 def offsets_before(broker: Broker, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
     """Returns the first offsets of segments not newer than a time in ms, the newest first (ListOffsets 0).
 
-    For -1, the latest time, they include the log end; -2 is the earliest time. Raises as :func:`check`.
+    For -1, the latest time, they include the log end; -2 is the earliest time. Raises the errors of :func:`check`.
     """
     asked = {"partition_index": partition.partition, "timestamp": time_ms, "max_num_offsets": most}
     found = _listed(broker, 0, partition, asked)
@@ -288,7 +288,7 @@ def committed(
     for topic in answer.topics:
         for each in topic.partitions:
             place = TopicPartition(topic.name, each.partition_index)
-            if each.error_code != ErrorCode.unknown_topic_or_partition:  # what has no offset in ZooKeeper
+            if each.error_code != ErrorCode.unknown_topic_or_partition:  # the error for no offset in ZooKeeper
                 check(each.error_code, f"the committed offset of group {group} for {place}")
             found[place] = each.committed_offset if each.committed_offset >= 0 else None
     return _of_each(broker, wanted, found)
@@ -297,7 +297,7 @@ def committed(
 def _of_each(
     broker: Broker, asked: Iterable[TopicPartition], found: Mapping[TopicPartition, T]
 ) -> dict[TopicPartition, T]:
-    """Returns the answers for what was asked, in this order. Raises MalformedAnswerError if one is missing."""
+    """Returns the answers in the order of the questions. Raises MalformedAnswerError if one is missing."""
     wanted = list(asked)
     if missing := [each for each in wanted if each not in found]:
         raise broker.malformed(f"the broker answered nothing for {missing[0]}")

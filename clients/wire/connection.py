@@ -79,7 +79,7 @@ class Connection:
         """
         with self._lock:
             if self._socket is not None and _has_ended(self._socket):
-                self._drop()  # what is written to it would be lost without an error
+                self._drop()  # bytes written to it would be lost without an error
             self._guarded(frame, has_answer=False)
 
     def disconnect(self) -> None:
@@ -153,7 +153,7 @@ class Connection:
 
 
 def _connect(address: Address, timeout_s: float) -> socket.socket:
-    """Raises OSError, also for what is no name of a host, which a broker may answer as well."""
+    """Raises OSError, even for an invalid host name, which may also come from a broker's answer."""
     try:
         return socket.create_connection(address, timeout=timeout_s)
     except (ValueError, OverflowError) as error:

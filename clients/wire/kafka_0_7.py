@@ -88,7 +88,7 @@ class PositionBroker:
         try:
             return decode()
         except MalformedFrameError as error:
-            self.connection.disconnect()  # what else comes on it cannot be read either
+            self.connection.disconnect()  # the rest of its bytes cannot be read either
             raise MalformedAnswerError(f"{self.connection.address}: {error}") from error
 
 

@@ -49,11 +49,11 @@ class Holder(Protocol[T]):
 class GroupSettings:
     """Limits and options of a member."""
 
-    kafka: KafkaVersion = (0, 8, 2)  # whose nodes are read and written; before 0.8, brokers register topics
+    kafka: KafkaVersion = (0, 8, 2)  # the version of the nodes to read and write; before 0.8, brokers register topics
     strategy: Strategy = Strategy.RANGE
     retries_max: int = 4  # rebalance.max.retries
     backoff_ms: int = 2000  # rebalance.backoff.ms
-    session_timeout_ms: int = 6000  # how long the node of a consumer of the same id may be waited for
+    session_timeout_ms: int = 6000  # how long to wait for the node of a consumer with the same id to go away
     exclude_internal: bool = True
 
 
@@ -76,7 +76,7 @@ class GroupMember(Generic[T]):
         self._registered = Registered(registry, group, self._settings.kafka, self._wake)
         self._session = ""  # in which this consumer is registered
         self._owned: dict[Partition, Stream] = {}
-        self._read: dict[Partition, Stream] | None = None  # what the holder reads; None: it has stopped
+        self._read: dict[Partition, Stream] | None = None  # the partitions that the holder reads; None: it has stopped
         self._changed, self._leaving = threading.Event(), threading.Event()
         self._lock = threading.Lock()  # of one rebalance at a time
         self._thread = threading.Thread(target=self._watch, name=f"group-{consumer}", daemon=True)
@@ -128,7 +128,7 @@ class GroupMember(Generic[T]):
 
     def _on_session(self, state: SessionState) -> None:
         if state is not SessionState.SUSPENDED:
-            self._wake()  # also once the next session has begun: until then nothing can be registered
+            self._wake()  # called again when the next session begins; until then nothing can be registered
 
     def _watch(self) -> None:
         """Rebalances after changes; several changes may cause one rebalance."""

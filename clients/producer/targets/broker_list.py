@@ -10,7 +10,7 @@ from .port import ANY, BrokerPartition
 
 
 class BrokerList:
-    """Each request goes to one of the brokers at random, which chooses the partition.
+    """Each request goes to a random broker, which chooses the partition.
 
     With one address, such as that of a load balancer in front of all brokers, all requests use one connection.
     """

@@ -30,7 +30,7 @@ class RecordSet(NamedTuple):
 class Failed(NamedTuple):
     """A set that failed: it was not sent, or it is unknown whether it was. ``error``: the reason."""
 
-    number: int  # of the set among those of the call
+    number: int  # the number of the set within the call
     error: Exception
 
 

@@ -22,8 +22,8 @@ Report = Callable[[int, Exception], None]
 _WAIT_S = 0.05  # for answers, before looking again
 _ROOM_S = 0.002  # for room in librdkafka's queue
 _LOG_LEVEL = 3  # errors
-_JOINED = 10_000  # messages of a request at most, of batches that wait for a slow broker; librdkafka's default
-_UNDER_WAY = 5  # requests that wait for an answer at once; the library holds as many queues, or it would rest
+_JOINED = 10_000  # limit of messages in one request, for batches that wait for a slow broker; librdkafka's default
+_UNDER_WAY = 5  # requests that may wait for an answer; the library needs as many queues, or it would idle
 _HELD_BYTES = 64 << 20  # of messages that the library holds
 _JOINING_MS = 1  # how long the library waits for the next batch
 _LOG = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class TodaysWireTarget:
         self._producer(config.codec)  # to refuse wrong settings at once
         self._closed = threading.Event()
         self._listening: threading.Thread | None = None
-        if config.is_async:  # a synchronous send hears of its failures itself
+        if config.is_async:  # a synchronous send reports its own failures
             self._listening = threading.Thread(target=self._hear_failures, name="commitlog producer's errors")
             self._listening.daemon = True
             self._listening.start()
@@ -164,7 +164,7 @@ def _hand_over(producer: Producer, records: RecordSet, failed: Note) -> None:
         accepted = producer.produce_batch(records.topic, rows, records.place.partition, on_delivery=failed)
         if accepted == len(rows):
             return
-        rows = rows[accepted:]  # those after the first that found no room found none either
+        rows = rows[accepted:]  # after the first record without room, there was no room for any
         refused = rows[0].pop("_error")
         if refused.code() != KafkaError._QUEUE_FULL:
             raise KafkaException(refused)
@@ -194,7 +194,7 @@ def _hand_over_one(producer: Producer, records: RecordSet, message: Message, fai
 
 
 def _error(what: str, error: KafkaError | None) -> ClientError:
-    assert error is not None  # reports of what was sent are switched off
+    assert error is not None  # delivery reports of successes are switched off
     if error.code() < 0:  # the library's own: the broker said nothing
         return BrokerUnreachableError(f"{what}: {error.str()}")
     return BrokerError(what, error.code(), error.name())

@@ -26,7 +26,7 @@ class ZooKeeperBrokers:
     def __init__(self, registry: Registry, read_num_retries: int, *, is_ours: bool) -> None:
         """``is_ours``: :meth:`close` closes the registry, too."""
         self._registry, self._retries, self._is_ours = registry, read_num_retries, is_ours
-        self._lock = Lock()  # Guards what was read; held while the registry is read.
+        self._lock = Lock()  # Guards the brokers and topics; held while the registry is read.
         self._changed = Event()
         self._changed.set()
         self._brokers: dict[int, Address] = {}
@@ -62,10 +62,10 @@ class ZooKeeperBrokers:
             self._registry.close()
 
     def _hear(self, state: SessionState) -> None:
-        self._changed.set()  # watches of an expired session are gone, and others may have been missed
+        self._changed.set()  # watches of an expired session no longer exist, and changes may have been missed
 
     def _watch(self, change: Change, path: str) -> None:
-        self._changed.set()  # in a thread of the registry, which must not wait for the lock
+        self._changed.set()  # only sets a flag, because the registry's thread must not wait for the lock
 
     def _read(self, get: Callable[[], T]) -> T:
         with self._lock:
@@ -98,7 +98,7 @@ class ZooKeeperBrokers:
             if endpoint is not None:
                 found[broker] = Address(endpoint.host, endpoint.port)
         self._brokers, self._topics = found, {}
-        if found:  # else they are of the generation that they were
+        if found:  # otherwise the generation of the brokers stays the same
             self._is_0_7 = is_0_7
 
     def _known_places(self, topic: str) -> list[BrokerPartition]:
