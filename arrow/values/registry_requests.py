@@ -206,7 +206,7 @@ def _answer(response: Any, request: _Request, body: bytes) -> Answer:
 
 
 def _may_be_cut(response: Any, body: bytes) -> bool:
-    """Whether the body may be incomplete: no header states its length, and its last byte is no closing brace."""
+    """Whether the body may be incomplete, because no header states its length and it does not end with a brace."""
     delimited = response.chunked or "Content-Length" in response.headers
     return response.status == 200 and not delimited and not body.rstrip().endswith(b"}")
 

@@ -145,7 +145,7 @@ class Group:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no member ever joined and no id is reserved: then there is nothing to remember."""
+        """Whether no member ever joined and no id is reserved; then there is nothing to remember."""
         return self.state is State.EMPTY and self.expected is None and not (self.generation or self.pending)
 
     @property

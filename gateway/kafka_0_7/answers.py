@@ -120,7 +120,10 @@ class Answers:
 
 
 def _sent(sets: Sequence[MessageSet]) -> Answer:
-    """Returns the parts to send: up to the header of a set of negative length, where 0.7.2 closes the connection."""
+    """Returns the parts to send.
+
+    The header of a set with a negative length is the last: 0.7.2 closes the connection.
+    """
     parts: list[Part] = []
     for number, each in enumerate(sets):
         parts.append(each.head)

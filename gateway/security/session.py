@@ -65,7 +65,7 @@ class Session:
 
     @property
     def may_log_in(self) -> bool:
-        """Whether a login may begin: the first one, or a later one if logins expire."""
+        """Whether a login may begin: the first always may, later ones only if logins expire."""
         return self.stage is Stage.HANDSHAKE or (self.stage is Stage.DONE and self._expires_s < inf)
 
     @property

@@ -61,7 +61,10 @@ class BucketStates:
     """The states of transactional ids. Belongs to the thread of the store."""
 
     def __init__(self, manager: LogManager, transactions: ClientTransactions, partitions: int) -> None:
-        """``partitions``: of ``__consumer_offsets``, which does not exist but assigns groups to partitions."""
+        """``partitions``: how many ``__consumer_offsets`` would have.
+
+        It does not exist, but its number places groups.
+        """
         self._manager, self._transactions, self._partitions = manager, transactions, partitions
         self._producer_ids = ProducerIds()
         self._of_others: dict[ClientTransaction, float] = {}  # open transactions, and when they were first seen

@@ -275,7 +275,7 @@ class SegmentReader(SegmentWalk):
         return self._appended_largest is None or len(self.offset_index) > 0
 
     def _is_right_about_largest(self) -> bool:
-        """Whether the log agrees with the last time index entry: its batch has that time, and no later batch a later.
+        """Whether the log agrees with the last time index entry: its batch has that time, and no later batch is newer.
 
         An active segment may have batches after its last entry, which were read as they were appended; its indexes may
         have entries for batches that were appended since. If the entry's batch is far from the end of the segment, the

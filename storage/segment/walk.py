@@ -315,7 +315,7 @@ class SegmentWalk:
         return False
 
     def _is_as_indexed(self, entry: OffsetPosition, offset: int) -> bool:
-        """Whether an index entry is right: one of the sound batches from its position on ends with its offset.
+        """Whether an index entry is right: whether a sound batch at or after its position ends with its offset.
 
         The entry's offset, which is at most ``offset``, is the last one of an append, of one batch or several, or the
         first one of the batch. With older formats, an index may contain the first offset of a batch, which is in no

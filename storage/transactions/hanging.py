@@ -72,7 +72,7 @@ def hanging_transactions(manager: LogManager, partition: TopicPartition, log: Lo
 def _is_nobodys(
     known: Iterable[tuple[str, TransactionLogValue]], partition: TopicPartition, found: HoldingTransaction
 ) -> bool:
-    """Whether no transactional id has the transaction, or a newer epoch of its producer: retention ends it then."""
+    """Whether no transactional id has the transaction, or a newer epoch of its producer; retention ends such a one."""
     if _coordinator_of(known, partition, found.producer_id, found.epoch) is not None:
         return False
     return not any(each.producer_id == found.producer_id and each.producer_epoch > found.epoch for _, each in known)

@@ -135,7 +135,7 @@ class TimeIndexCheck:
         _check_rising(self, timestamps, "timestamp")
         self._entries = _Entries.sort(offsets, timestamps)
         self._done = 0
-        self._is_known = True  # whether the largest timestamp is known: no damage so far
+        self._is_known = True  # whether the largest timestamp is known, as there was no damage so far
         self._largest = -1
 
     def add(self, number: int, what: str) -> None:

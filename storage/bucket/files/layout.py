@@ -116,7 +116,7 @@ def objects_in(files: PartitionFiles) -> set[str]:
 
 
 def has_holes(segments: Iterable[Segment]) -> bool:
-    """Whether offsets may be missing in one of these segments: it was compacted."""
+    """Whether offsets may be missing in one of these segments, because it was compacted."""
     return any(each.records < each.end - each.base for each in segments)
 
 

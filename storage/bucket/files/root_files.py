@@ -27,7 +27,10 @@ ROOT_FILES = (
 
 
 def shows_groups(state: State) -> bool:
-    """Whether the offsets of groups are shown as a topic: there are some, and no real topic has the name."""
+    """Whether the offsets of groups are shown as a topic.
+
+    They are if there are some, and no real topic has the name.
+    """
     return bool(state.groups) and GROUP_METADATA_TOPIC not in state.topic_ids
 
 

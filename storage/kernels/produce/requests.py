@@ -297,7 +297,7 @@ def _read_partition(source: Bytes, at: int, stop: int, is_flexible: bool) -> tup
 
 @jit
 def _has_repetition(source: Bytes, batches: Table, first: int, stop: int) -> bool:
-    """Whether a request names a partition or a topic twice: its answer has each topic once."""
+    """Whether a request names a partition or a topic twice; its answer can have each topic only once."""
     for row in range(first + 1, stop):
         for before in range(first, row):
             if batches[before, PART] == batches[row, PART]:

@@ -43,7 +43,7 @@ def plan_runs(parts: Sequence[Part], config: LogConfig, now_ms: int) -> list[lis
 
 
 def runs_of(parts: Sequence[Part], config: LogConfig) -> Iterator[tuple[list[Slice], bool]]:
-    """Yields runs of adjacent slices that fit one segment, and whether each is complete: another part follows."""
+    """Yields runs of adjacent slices that fit one segment, and whether each is complete, as another part follows."""
     limit = min(config.segment_bytes, SEGMENT_BYTES_MAX)
     run: list[Slice] = []
     size = 0
