@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..clients.errors import BrokerError, BrokerUnreachableError, MalformedAnswerError
+from ..registry.errors import RegistryError
 from ..storage import LogStoreError
 
 
@@ -23,3 +28,17 @@ class FencedError(MirrorError):
 
 class TopicThereError(MirrorError):
     """A topic to create exists already."""
+
+
+@contextmanager
+def as_mirror_errors(cluster: object) -> Iterator[None]:
+    """Raises RetriableError in place of errors on the old wires that may pass, and MirrorError for refusals.
+
+    ``cluster``: its name, for the messages.
+    """
+    try:
+        yield
+    except (BrokerUnreachableError, MalformedAnswerError, RegistryError) as error:
+        raise RetriableError(f"{cluster}: {error}") from error
+    except BrokerError as error:
+        raise MirrorError(f"{cluster}: {error}") from error

@@ -6,10 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from ...registry.port import Registry
+from ...storage import TopicPartition
 from ..consumer import SimpleConsumer, Wire
-from ..wire.calls import cluster
-from ..wire.connection import Address, Terms
-from ..wire.finding import addresses, first_answer
+from ..wire.broker import Broker
+from ..wire.connection import Address, Connection, Terms
+from ..wire.finding import addresses
+from ..wire.leaders import Leaders
 from ..zookeeper_groups.assignment import Partition
 from .config import ConsumerConfig
 
@@ -46,24 +48,18 @@ class LeadingBrokers:
     wire = Wire.KAFKA_0_8
 
     def __init__(self, registry: Registry, config: ConsumerConfig) -> None:
-        self._registry, self._config = registry, config
-        self._terms = Terms(timeout_ms=config.socket_timeout_ms)
+        terms = Terms(timeout_ms=config.socket_timeout_ms)
+        self._leaders = Leaders(
+            lambda: addresses(registry).values(),
+            "the registry",
+            lambda address: Broker(Connection(address, terms), config.client_id),
+        )
 
     def locate(self, partitions: Collection[Partition]) -> Mapping[Partition, Address]:
-        topics = sorted({each.topic for each in partitions})
-        there = first_answer(
-            addresses(self._registry).values(),
-            self._terms,
-            self._config.client_id,
-            lambda broker: cluster(broker, topics),
-            "no broker is registered",
-        )
-        leaders = {
-            Partition(place.topic, place.partition): each.leader
-            for place, each in there.partitions.items()
-            if each.leader in there.brokers
-        }
-        return {each: there.brokers[leaders[each]] for each in partitions if each in leaders}
+        self._leaders.close()  # after an error: what was known of these partitions may be wrong
+        wanted = {TopicPartition(each.topic, each.partition): each for each in partitions}
+        led = self._leaders.of(wanted)
+        return {wanted[each]: self._leaders.brokers[node] for node, some in led.items() for each in some}
 
 
 def consumer_of(address: Address, wire: Wire, config: ConsumerConfig) -> SimpleConsumer:

@@ -152,13 +152,15 @@ class KafkaOffsets:
         if self._coordinator is None:
             found = first_answer(
                 self._brokers(),
-                self._terms,
-                self._client_id,
+                self._connect,
                 lambda broker: calls.coordinator(broker, self._group),
-                f"no broker is available to find the coordinator of group {self._group}",
+                f"the cluster of group {self._group}",
             )
-            self._coordinator = Broker(Connection(found, self._terms), self._client_id)
+            self._coordinator = self._connect(found)
         return self._coordinator
+
+    def _connect(self, address: Address) -> Broker:
+        return Broker(Connection(address, self._terms), self._client_id)
 
     def _lose(self, error: LogStoreError) -> None:
         """Forgets the coordinator, unless it is only loading its offsets."""

@@ -9,9 +9,9 @@ from ...registry import kafka_nodes
 from ...registry.operations import children_if_any
 from ...registry.port import Registry
 from ...storage import LogStoreError
-from ..errors import BrokerUnreachableError
+from ..errors import BrokerError, BrokerUnreachableError
 from .broker import Broker
-from .connection import Address, Connection, Terms
+from .connection import Address
 
 T = TypeVar("T")
 
@@ -29,17 +29,23 @@ def addresses(registry: Registry) -> dict[int, Address]:
 
 
 def first_answer(
-    brokers: Iterable[Address], terms: Terms, client_id: str, ask: Callable[[Broker], T], if_none: str
+    brokers: Iterable[Address], connect: Callable[[Address], Broker], ask: Callable[[Broker], T], where: str
 ) -> T:
     """Asks one broker after the other, each on its own connection, and returns the first answer.
 
-    Raises the error of the last one; if there is no broker, BrokerUnreachableError with the message ``if_none``.
+    Raises the last BrokerError if brokers refused; otherwise BrokerUnreachableError, which names ``where`` the
+    addresses come from.
     """
-    reason: LogStoreError = BrokerUnreachableError(if_none)
+    failures: list[LogStoreError] = []
     for address in brokers:
-        with Connection(address, terms) as connection:
+        broker = connect(address)
+        with broker.connection:
             try:
-                return ask(Broker(connection, client_id))
+                return ask(broker)
             except LogStoreError as error:
-                reason = error
-    raise reason
+                failures.append(error)
+    if refusals := [each for each in failures if isinstance(each, BrokerError)]:
+        raise refusals[-1]
+    if failures:
+        raise BrokerUnreachableError(f"no broker of {where} answers: {'; '.join(map(str, failures))}")
+    raise BrokerUnreachableError(f"{where} has no broker")

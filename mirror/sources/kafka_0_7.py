@@ -19,7 +19,6 @@ from ...clients.wire.finding import addresses
 from ...clients.wire.kafka_0_7 import PositionBroker, PositionSet
 from ...protocol.kafka_0_7 import Code, Fetch, Offsets
 from ...registry import kafka_nodes
-from ...registry.errors import RegistryError
 from ...registry.opening import open_registry
 from ...registry.operations import children_if_any
 from ...registry.port import Registry
@@ -27,7 +26,7 @@ from ...storage import PositionAnswer
 from ..brokers.connections import ListedTopic
 from ..brokers.failing import Failing
 from ..brokers.leader import LATEST
-from ..errors import MirrorError, RetriableError
+from ..errors import MirrorError, as_mirror_errors
 from .port import BrokerPartition
 
 _FETCH_BYTES = 300 << 10
@@ -250,12 +249,8 @@ class BrokerSource:
         """
         self._found_s = time.monotonic()
         terms = Terms(timeout_ms=self._settings.timeout_ms)
-        try:
+        with as_mirror_errors(self._settings):
             there, self._partitions = self._settings.finder.find(terms)
-        except (BrokerUnreachableError, MalformedAnswerError, RegistryError) as error:
-            raise RetriableError(f"{self._settings}: {error}") from error
-        except BrokerError as error:
-            raise MirrorError(f"{self._settings}: {error}") from error
         for broker in [each for each, known in self._brokers.items() if there.get(each) != known.connection.address]:
             self._brokers.pop(broker).connection.close()
         for broker in there.keys() - self._brokers.keys():

@@ -16,13 +16,13 @@ from ...clients.wire.broker import Broker
 from ...clients.wire.calls import Fetched, FetchFrom, error_of, fetch, offsets_before
 from ...clients.wire.connection import Address
 from ...clients.wire.finding import addresses
+from ...clients.wire.leaders import PAUSE_S, Leaders
 from ...registry.opening import open_registry
 from ...storage import FetchAnswer, TopicPartition, UnknownTopicOrPartitionError
 from ..brokers.connections import ListedTopic
 from ..brokers.failing import Failing
 from ..brokers.leader import EARLIEST
-from ..errors import MirrorError
-from .leaders_0_8 import PAUSE_S, Leaders
+from ..errors import MirrorError, as_mirror_errors
 from .port import numbered
 
 _FETCH_BYTES = 1 << 20
@@ -57,13 +57,14 @@ class ZooKeeperSource:
     def __init__(self, settings: ZooKeeperSources, registered: Callable[[], Mapping[int, Address]]) -> None:
         """``registered``: returns where the brokers are, by id."""
         self._settings = settings
-        self._leaders = Leaders(registered, str(settings))
+        self._leaders = Leaders(lambda: registered().values(), "the registry")
         self._failing: Failing[TopicPartition] = Failing(settings)
         self._sizes: dict[TopicPartition, int] = {}  # of the next fetch, where it is not that of the settings
         self._unseen: dict[TopicPartition, tuple[int, int]] = {}  # offset and high watermark with nothing between
 
     def topics(self) -> list[ListedTopic]:
-        found = self._leaders.described()
+        with as_mirror_errors(self._settings):
+            found = self._leaders.described()
         counts: dict[str, int] = {}
         for partition in found.partitions:
             counts[partition.topic] = counts.get(partition.topic, 0) + 1
@@ -79,7 +80,7 @@ class ZooKeeperSource:
 
     def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
-        for node, some in self._leaders.of(partitions).items():
+        for node, some in self._by_leader(partitions).items():
             with self._led_by(node):
                 leader = self._leaders.broker(node)
                 for partition in some:
@@ -88,9 +89,8 @@ class ZooKeeperSource:
         return found
 
     def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
-        led = self._leaders.of(positions, at_once=False)
         answers: dict[TopicPartition, Fetched] = {}
-        for node, some in led.items():
+        for node, some in self._by_leader(positions, at_once=False).items():
             asked = {each: FetchFrom(positions[each], self._size(each)) for each in some}
             with self._led_by(node):
                 answers |= fetch(self._leaders.broker(node), asked, wait_ms=self._settings.wait_ms)
@@ -98,6 +98,12 @@ class ZooKeeperSource:
         if self._failing.note(positions.keys(), answered) and not answered:
             time.sleep(PAUSE_S)
         return found
+
+    def _by_leader(
+        self, partitions: Iterable[TopicPartition], *, at_once: bool = True
+    ) -> dict[int, list[TopicPartition]]:
+        with as_mirror_errors(self._settings):
+            return self._leaders.of(partitions, at_once=at_once)
 
     def _taken(
         self, answers: Mapping[TopicPartition, Fetched], positions: Mapping[TopicPartition, int]

@@ -6,22 +6,20 @@ The progress is committed as the offsets of a group, once the brokers have the r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...clients.errors import BrokerError, BrokerUnreachableError, ClientError, MalformedAnswerError
+from ...clients.errors import BrokerUnreachableError
 from ...clients.streams import KafkaOffsets
 from ...clients.wire.broker import Broker
 from ...clients.wire.calls import cluster, error_of, produce
-from ...clients.wire.connection import Address, Connection, Terms
-from ...clients.wire.finding import first_answer
+from ...clients.wire.connection import Address, Connection
+from ...clients.wire.leaders import Leaders
 from ...clients.zookeeper_groups.assignment import Partition
 from ...protocol.apis import ApiKey
 from ...protocol.bodies import ErrorCode
 from ...storage import LogStoreError, TopicPartition, to_message_sets
-from ..errors import MirrorError, RetriableError
-from ..sources.leaders_0_8 import Leaders
+from ..errors import RetriableError, as_mirror_errors
 from ..sources.port import BrokerPartition, SourcePartition
 from .port import Batches, Progress, Taking, TargetWriter
 
@@ -53,15 +51,6 @@ class OldTargets:
     def open(self, group: str) -> TargetWriter:
         return OldWriter(self, group)
 
-    def brokers(self) -> Mapping[int, Address]:
-        """Returns where the brokers are. Raises RetriableError."""
-        try:
-            return first_answer(
-                self.addresses, Terms(), "commitlog", lambda broker: cluster(broker).brokers, "no broker is given"
-            )
-        except ClientError as error:
-            raise RetriableError(f"{self}: {error}") from error
-
     def __str__(self) -> str:
         return "Kafka at " + ",".join(map(str, self.addresses))
 
@@ -72,8 +61,9 @@ class OldWriter:
     def __init__(self, settings: OldTargets, group: str) -> None:
         """Raises RetriableError if no broker answers."""
         self._settings, self._group = settings, group
-        self._leaders = Leaders(settings.brokers, str(settings))
-        self._version = _produce_version(settings.brokers())
+        self._leaders = Leaders(lambda: settings.addresses, "metadata.broker.list")
+        with as_mirror_errors(settings):
+            self._version = _produce_version(self._leaders.described().brokers)
         self._offsets: dict[str, KafkaOffsets] = {}
 
     def progress(self, partitions: Iterable[SourcePartition]) -> Progress:
@@ -98,7 +88,8 @@ class OldWriter:
         return Taking(count, self._settings.message_bytes_max)
 
     def _partitions(self, topic: str) -> int:
-        return sum(each.topic == topic for each in self._leaders.described([topic]).partitions)
+        with as_mirror_errors(self._settings):
+            return sum(each.topic == topic for each in self._leaders.described([topic]).partitions)
 
     def write(self, batches: Batches, progress: Progress) -> None:
         """Returns after the brokers have the records, and then the progress.
@@ -114,11 +105,12 @@ class OldWriter:
         self._commit(progress)
 
     def _produce(self, sets: Mapping[TopicPartition, bytes]) -> None:
-        led = self._leaders.of(sets)
+        with as_mirror_errors(self._settings):
+            led = self._leaders.of(sets)
         for partition in sets.keys() - {each for some in led.values() for each in some}:
             raise RetriableError(f"{partition} of {self._settings} has no leader")
         for node, some in led.items():
-            with self._retriable():
+            with as_mirror_errors(self._settings):
                 answers = produce(
                     self._leaders.broker(node),
                     {each: sets[each] for each in some},
@@ -144,16 +136,6 @@ class OldWriter:
             except LogStoreError as error:  # also that of a coordinator which is being elected
                 raise RetriableError(f"{self._settings}: {error}") from error
 
-    @contextmanager
-    def _retriable(self) -> Iterator[None]:
-        """Raises RetriableError for what may succeed later: another writer finds everything again."""
-        try:
-            yield
-        except (BrokerUnreachableError, MalformedAnswerError) as error:
-            raise RetriableError(f"{self._settings}: {error}") from error
-        except BrokerError as error:
-            raise MirrorError(f"{self._settings}: {error}") from error
-
     def _by_group(self, partitions: Iterable[SourcePartition]) -> dict[str, dict[Partition, SourcePartition]]:
         """Returns partitions by the group that has their progress: brokers of Kafka 0.7 have one each."""
         found: dict[str, dict[Partition, SourcePartition]] = {}
@@ -168,7 +150,7 @@ class OldWriter:
         if group not in self._offsets:
             self._offsets[group] = KafkaOffsets(
                 group,
-                lambda: self._settings.brokers().values(),
+                lambda: self._settings.addresses,
                 timeout_ms=self._settings.timeout_ms,
                 backoff_ms=_COMMIT_PAUSE_MS,
                 client_id="commitlog",
