@@ -33,6 +33,13 @@ class ListedTopic(NamedTuple):
     topic_id: str | None = None  # as in Kafka's files; None: not known, as before Kafka 2.8
 
 
+class Leader(NamedTuple):
+    """The leader of a partition."""
+
+    node: int
+    topic_id: UUID | None  # distinguishes the topic from a later one of its name; zeros before Kafka 2.8
+
+
 class Connections:
     """Connections to the brokers of a cluster. For one thread at a time.
 
@@ -42,7 +49,7 @@ class Connections:
     def __init__(self, cluster: Cluster) -> None:
         """Connects with the first request."""
         self.cluster = cluster
-        self._leaders: dict[TopicPartition, int] = {}
+        self._leaders: dict[TopicPartition, Leader] = {}
         self._client = self.masking_errors(lambda: KafkaNetClient(**cluster.settings))
 
     def masking_errors(self, ask: Callable[[], RequestT]) -> RequestT:
@@ -91,17 +98,17 @@ class Connections:
             raise kind(f"{self.cluster}: {masked(str(error))}") from error
         raise RetriableError(f"{self.cluster}: no answer within {TIMEOUT_MS // 1000} s")
 
-    def check(self, error_code: int, what: str) -> None:
+    def check(self, error_code: int, what: str, reason: str | None = None) -> None:
         """Raises RetriableError or MirrorError for an error code in an answer.
 
-        ``what``: the subject of the request, for the message.
+        ``what``: the subject of the request, for the message. ``reason``: the broker's own words, if it has any.
         """
         error = for_code(error_code)
         if error is not NoError:
             if error.retriable:
                 self._leaders.clear()
             kind = RetriableError if error.retriable else MirrorError
-            raise kind(f"{what} of {self.cluster}: {error.message}: {error.description}")
+            raise kind(f"{what} of {self.cluster}: {error.message}: {masked(reason or error.description)}")
 
     def brokers(self) -> frozenset[tuple[str, int]]:
         """Returns host and port of each broker of the cluster, as the brokers tell them to clients."""
@@ -120,24 +127,43 @@ class Connections:
         """Returns the given partitions by the broker that leads them; those without a leader are left out."""
         wanted = list(partitions)
         if unknown := sorted({each.topic for each in wanted if each not in self._leaders}):
-            named = [MetadataRequest.MetadataRequestTopic(name=name) for name in unknown]
-            answer = self.ask_any(MetadataRequest(topics=named, allow_auto_topic_creation=False, min_version=4))
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    if each.leader_id >= 0:
-                        self._leaders[TopicPartition(topic.name, each.partition_index)] = each.leader_id
+            self._find(unknown)
         found: dict[int, list[TopicPartition]] = {}
         for partition in wanted:
             if partition in self._leaders:
-                found.setdefault(self._leaders[partition], []).append(partition)
+                found.setdefault(self._leaders[partition].node, []).append(partition)
         return found
+
+    def leader(self, partition: TopicPartition) -> Leader:
+        """Returns the leader of one partition; raises the reason that brokers give if it has none."""
+        if partition not in self._leaders:
+            (topic,) = self._find([partition.topic])
+            for each in (topic, *(each for each in topic.partitions if each.partition_index == partition.partition)):
+                self.check(each.error_code, str(partition))
+        if partition not in self._leaders:
+            raise self._no_leader(partition)
+        return self._leaders[partition]
+
+    def _no_leader(self, partition: TopicPartition) -> RetriableError:
+        return RetriableError(f"{partition} of {self.cluster} has no leader")
+
+    def _find(self, topics: Iterable[str]) -> list[Any]:
+        """Asks a broker for leaders. Returns the topics of its answer."""
+        named = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        answer = self.ask_any(MetadataRequest(topics=named, allow_auto_topic_creation=False, min_version=4))
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if each.leader_id >= 0:
+                    led = TopicPartition(topic.name, each.partition_index)
+                    self._leaders[led] = Leader(each.leader_id, topic.topic_id)
+        return [*answer.topics]
 
     def all_leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Like :meth:`leaders`, but raises RetriableError for a partition without a leader."""
         wanted = list(partitions)
         led = self.leaders(wanted)
         if missing := set(wanted) - {each for some in led.values() for each in some}:
-            raise RetriableError(f"{sorted(missing)[0]} of {self.cluster} has no leader")
+            raise self._no_leader(min(missing))
         return led
 
     def forget_leader(self, partition: TopicPartition) -> None:
@@ -149,7 +175,7 @@ class Connections:
 
         For a time, it is the offset of the first record at or after it; -1 if there is none.
         """
-        requests = ((node, _list_offsets(some, at)) for node, some in self.all_leaders(partitions).items())
+        requests = ((node, list_offsets(some, at)) for node, some in self.all_leaders(partitions).items())
         found: dict[TopicPartition, int] = {}
         for answer in self.ask_all(requests):
             for topic in answer.topics:
@@ -169,7 +195,11 @@ def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[TopicPar
     return {topic: list(some) for topic, some in groupby(sorted(partitions), lambda each: each.topic)}
 
 
-def _list_offsets(partitions: Iterable[TopicPartition], at: int) -> Any:
+def list_offsets(partitions: Iterable[TopicPartition], at: int, *, is_committed: bool = True) -> Any:
+    """Returns a request for offsets of one leader. ``is_committed``: LATEST is the last stable offset.
+
+    Otherwise LATEST is the high watermark.
+    """
     of_topic = ListOffsetsRequest.ListOffsetsTopic
     of_partition = of_topic.ListOffsetsPartition
     topics = [
@@ -181,4 +211,4 @@ def _list_offsets(partitions: Iterable[TopicPartition], at: int) -> Any:
         )
         for topic, some in by_topic(partitions).items()
     ]
-    return ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=topics, min_version=2)
+    return ListOffsetsRequest(replica_id=-1, isolation_level=int(is_committed), topics=topics, min_version=2)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any, Generic, TypeVar
 
 from ..errors import RetriableError
-from .leader import PATIENCE_S
+from .patience import PATIENCE_S
 
 P = TypeVar("P", bound=tuple[Any, ...])  # a partition
 _LOG = logging.getLogger(__name__)

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
-from uuid import UUID
 
-from ...storage import masked
-from ..errors import MirrorError, OutsideLogError
-from .cluster import Cluster, masking_errors
-from .kafka_python import (
-    FetchRequest,
-    InitProducerIdRequest,
-    KafkaError,
-    KafkaNetClient,
-    ListOffsetsRequest,
-    MetadataRequest,
-    NoError,
-    OffsetOutOfRangeError,
-    ProduceRequest,
-    for_code,
-)
+from ...storage import TopicPartition
+from ..errors import MirrorError, OutsideLogError, RetriableError
+from .cluster import Cluster
+from .connections import Connections, Leader, list_offsets
+from .kafka_python import FetchRequest, InitProducerIdRequest, OffsetOutOfRangeError, ProduceRequest
+from .patience import patiently
 
 FETCH_BYTES = 8 << 20  # per fetch of a partition, and so in a task's memory, unless one batch is larger
-PATIENCE_S = 60.0  # how long to retry while a leader moves or does not answer
 NO_EPOCH = -1  # stands for an unknown leader epoch
-_PAUSE_S = 0.2
 _FETCH_VERSION_MIN = 13  # the first version with topic ids, which tell a recreated topic from the deleted one
 _PRODUCE_VERSION_MAX = 12  # the last version with topic names
 EARLIEST, LATEST = -2, -1  # ListOffsetsRequest
@@ -47,12 +34,8 @@ class PartitionLeader:
     """
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
-        self._cluster = cluster
-        self._topic = topic
-        self._partition = partition
-        self._topic_id: UUID | None = None
-        self._node: int | None = None
-        self._client = masking_errors(cluster, lambda: KafkaNetClient(**cluster.settings))
+        self._partition = TopicPartition(topic, partition)
+        self._connections = Connections(cluster)
 
     def fetch(self, offset: int, last_epoch: int, bytes_max: int) -> Fetched:
         """Returns about ``bytes_max`` bytes of batches, beginning with the one that contains ``offset``.
@@ -60,7 +43,7 @@ class PartitionLeader:
         Includes transaction markers, and batches of open and aborted transactions. ``last_epoch`` is the leader epoch
         of the batch before ``offset``, or NO_EPOCH. Raises OutsideLogError for an offset that the log does not have.
         """
-        found = self._ask(lambda: self._fetch_request(offset, last_epoch, bytes_max), lambda x: x.responses[0])
+        found = self._ask(lambda led: self._fetch_request(led, offset, last_epoch, bytes_max), lambda x: x.responses[0])
         if found.diverging_epoch is not None and found.diverging_epoch.end_offset >= 0:
             raise MirrorError(
                 f"{self}: the leader's log diverged from the mirror at offset {found.diverging_epoch.end_offset} "
@@ -77,15 +60,15 @@ class PartitionLeader:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
         )
-        found = self._ask(lambda: request, None)
+        found = self._ask(lambda _: request, None)
         return found.producer_id, found.producer_epoch
 
     def produce(self, batch: bytes) -> int:
         """Appends one batch of an idempotent producer, and waits for all replicas. Returns the batch's base offset."""
-        partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=self._partition, records=batch)
-        topic = ProduceRequest.TopicProduceData(name=self._topic, partition_data=[partition])
+        partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=self._partition.partition, records=batch)
+        topic = ProduceRequest.TopicProduceData(name=self._partition.topic, partition_data=[partition])
         found = self._ask(
-            lambda: ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], max_version=_PRODUCE_VERSION_MAX),
+            lambda _: ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], max_version=_PRODUCE_VERSION_MAX),
             lambda x: x.responses[0],
             "partition_responses",
         )
@@ -93,18 +76,15 @@ class PartitionLeader:
         return offset
 
     def _offset(self, timestamp: int) -> int:
-        of_partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
-        partition = of_partition(partition_index=self._partition, current_leader_epoch=-1, timestamp=timestamp)
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=self._topic, partitions=[partition])
         found = self._ask(
-            lambda: ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic]), lambda x: x.topics[0]
+            lambda _: list_offsets([self._partition], timestamp, is_committed=False), lambda x: x.topics[0]
         )
         offset: int = found.offset
         return offset
 
-    def _fetch_request(self, offset: int, last_epoch: int, bytes_max: int) -> FetchRequest:
+    def _fetch_request(self, leader: Leader, offset: int, last_epoch: int, bytes_max: int) -> FetchRequest:
         partition = FetchRequest.FetchTopic.FetchPartition(
-            partition=self._partition,
+            partition=self._partition.partition,
             current_leader_epoch=-1,
             fetch_offset=offset,
             last_fetched_epoch=last_epoch,
@@ -119,55 +99,42 @@ class PartitionLeader:
             isolation_level=0,
             session_id=0,
             session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=self._topic, topic_id=self._topic_id, partitions=[partition])],
+            topics=[
+                FetchRequest.FetchTopic(topic=self._partition.topic, topic_id=leader.topic_id, partitions=[partition])
+            ],
             forgotten_topics_data=[],
             rack_id="",
             min_version=_FETCH_VERSION_MIN,
         )
 
     def _ask(
-        self, request: Callable[[], Any], of_topic: Callable[[Any], Any] | None, partitions: str = "partitions"
+        self, request: Callable[[Leader], Any], of_topic: Callable[[Any], Any] | None, partitions: str = "partitions"
     ) -> Any:
         """Sends a request, retries for up to a minute, and returns the partition's part of the answer.
 
         ``of_topic`` returns the topic's part of an answer; if it is None, returns the whole answer.
         """
-        deadline_s = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                node = self._find_leader()
-                answer = self._client.send_and_receive(node, request())
-                found = answer if of_topic is None else getattr(of_topic(answer), partitions)[0]
-                if (error := for_code(found.error_code)) is not NoError:
-                    raise error(getattr(found, "error_message", None))
-                return found
-            except OffsetOutOfRangeError as error:
-                raise OutsideLogError(f"{self}: {error}") from None
-            except KafkaError as error:
-                if not error.retriable or time.monotonic() > deadline_s:
-                    raise MirrorError(f"{self}: {masked(str(error))}") from error
-                self._node = None
-                time.sleep(_PAUSE_S)
 
-    def _find_leader(self) -> int:
-        if self._node is None:
-            self._client.get_broker_version(timeout_ms=int(PATIENCE_S * 1000))
-            wanted = MetadataRequest.MetadataRequestTopic(name=self._topic)
-            request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
-            (topic,) = self._client.send_and_receive(self._client.least_loaded_node(True), request).topics
-            if (error := for_code(topic.error_code)) is not NoError:
-                raise error()
-            (partition,) = [each for each in topic.partitions if each.partition_index == self._partition]
-            if (error := for_code(partition.error_code)) is not NoError:
-                raise error()
-            self._topic_id, self._node = topic.topic_id, partition.leader_id
-        return self._node
+        def ask() -> Any:
+            try:
+                leader = self._connections.leader(self._partition)
+                answer = self._connections.ask(leader.node, request(leader))
+                found = answer if of_topic is None else getattr(of_topic(answer), partitions)[0]
+                if found.error_code == OffsetOutOfRangeError.errno:
+                    raise OutsideLogError(f"{self} does not have the requested offset")
+                self._connections.check(found.error_code, str(self._partition), getattr(found, "error_message", None))
+                return found
+            except RetriableError:
+                self._connections.forget_leader(self._partition)
+                raise
+
+        return patiently(ask)
 
     def __str__(self) -> str:
-        return f"partition {self._partition} of topic {self._topic!r} of {self._cluster}"
+        return f"{self._partition} of {self._connections.cluster}"
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._client.close()
+        self._connections.close()

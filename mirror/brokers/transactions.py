@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
 from ...storage import EncodedBatches, TopicPartition, produced_batches
-from ..errors import FencedError, RetriableError
+from ..errors import FencedError
 from .connections import Connections, by_topic
 from .kafka_python import (
     AddPartitionsToTxnRequest,
@@ -17,14 +16,14 @@ from .kafka_python import (
     InitProducerIdRequest,
     ProduceRequest,
 )
-from .leader import PATIENCE_S
+from .patience import patiently
 
 # Later versions are for brokers, or let a broker raise the epoch with each transaction (KIP-890).
 _FIND_VERSION_MAX, _ADD_VERSION_MAX, _END_VERSION_MAX, _PRODUCE_VERSION_MAX = 3, 3, 4, 11
 _TRANSACTION = 1  # the kind of a coordinator
 _FENCED = {47, 90}  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 _MOVED = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
-_PAUSE_S = 0.02
+_PAUSE_S = 0.02  # a coordinator is busy for a moment while it ends the last transaction
 Batches = Mapping[TopicPartition, EncodedBatches]
 
 
@@ -43,7 +42,7 @@ class TransactionalProducer:
         self._connections, self._transactional_id = connections, transactional_id
         self._sequences: dict[TopicPartition, int] = {}
         self._coordinator: int | None = None
-        found = self._patiently(lambda: self._init(timeout_ms))
+        found = patiently(lambda: self._init(timeout_ms), pause_s=_PAUSE_S)
         self._producer = (found.producer_id, found.producer_epoch)
 
     def write(self, batches: Batches) -> None:
@@ -52,12 +51,12 @@ class TransactionalProducer:
         Raises FencedError if another producer took over the transactional id, otherwise RetriableError and MirrorError.
         After an error, either all of the transaction is committed or nothing.
         """
-        self._patiently(lambda: self._add(batches))
+        patiently(lambda: self._add(batches), pause_s=_PAUSE_S)
         for answer in self._connections.ask_all(self._requests(batches)):
             for topic in answer.responses:
                 for each in topic.partition_responses:
                     self._check(each.error_code, f"partition {each.index} of topic {topic.name!r}")
-        self._patiently(self._commit)
+        patiently(self._commit, pause_s=_PAUSE_S)
 
     def _requests(self, batches: Batches) -> Iterator[tuple[int, Any]]:
         """Yields requests by leader, each with at most one batch per partition, as brokers require."""
@@ -163,14 +162,3 @@ class TransactionalProducer:
         if error_code in _MOVED:
             self._coordinator = None
         self._connections.check(error_code, what)
-
-    def _patiently(self, ask: Callable[[], Any]) -> Any:
-        """Repeats a request for up to a minute, because a coordinator is busy while it ends the last transaction."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return ask()
-            except RetriableError:
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(_PAUSE_S)

@@ -6,18 +6,15 @@ cluster's own protocol; run again, offsets only go forward.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from ...storage import AheadGroup, CommittedOffset, LogManager, ObjectStore, TopicPartition, counted, groups_within
 from ..brokers.admin import Admin
 from ..brokers.cluster import Cluster
-from ..errors import RetriableError
+from ..brokers.patience import patiently
 from .publishing import Published, publish_topic
-
-_PATIENCE_S = 60.0  # a new cluster makes __consumer_offsets at the first request for it
-_PAUSE_S = 0.2
 
 Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
@@ -66,14 +63,6 @@ def restore_to_cluster(
 
 
 def _commit(cluster: Cluster, groups: Groups) -> None:
-    deadline_s = time.monotonic() + _PATIENCE_S
     with Admin(cluster) as admin:
-        for group, offsets in groups.items():
-            while True:
-                try:
-                    admin.commit_offsets(group, offsets)
-                    break
-                except RetriableError:
-                    if time.monotonic() > deadline_s:
-                        raise
-                    time.sleep(_PAUSE_S)
+        for group, offsets in groups.items():  # a new cluster makes __consumer_offsets at the first request for it
+            patiently(partial(admin.commit_offsets, group, offsets))

@@ -89,7 +89,8 @@ class TestMirror:
     def test_unreachable_broker_is_reported_without_secrets_in_any_log(
         self, use: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pyspark_commitlog.mirror.brokers.leader.PATIENCE_S", 0.1)
+        monkeypatch.setattr("pyspark_commitlog.mirror.brokers.patience.PATIENCE_S", 0.1)
+        monkeypatch.setattr("pyspark_commitlog.mirror.brokers.connections.TIMEOUT_MS", 100)
         quick = {"request.timeout.ms": 200, "bootstrap.timeout.ms": 200}
         settings = {**CLIENT, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         cluster = Cluster.parse("127.0.0.1:1", settings)
