@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...storage import FetchAnswer, TopicPartition
+from ...storage import FetchAnswer, Records, TopicPartition, visible_records
 from ..errors import RetriableError
 from .connections import Connections, by_topic
 from .failing import Failing
 from .kafka_python import FetchRequest, OffsetOutOfRangeError
+from .leader import EARLIEST, LATEST
+from .patience import PATIENCE_S
 
 _PAUSE_S = 0.2
 _VERSION_MIN, _VERSION_MAX = 4, 12  # from the first with transactions to the last with names of topics
@@ -54,6 +56,22 @@ class Fetcher:
         if self._failing.note(positions.keys(), answered):
             time.sleep(_PAUSE_S)
         return found
+
+    def read(self, partition: TopicPartition) -> Iterator[Records]:
+        """Yields the committed records that a partition has now, in order.
+
+        Raises RetriableError if the leader sends nothing once this has taken a minute.
+        """
+        (offset,) = self._connections.offsets([partition], EARLIEST).values()
+        (end,) = self._connections.offsets([partition], LATEST).values()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while offset < end:
+            answer = self.fetch({partition: offset}).get(partition)
+            if answer is not None:
+                records, offset = visible_records(answer)
+                yield records
+            elif time.monotonic() > deadline_s:
+                raise RetriableError(f"{partition} of {self._connections.cluster} cannot be read from offset {offset}")
 
     def _note(
         self, partition: TopicPartition, each: Any, offset: int, found: dict[TopicPartition, FetchAnswer | None]

@@ -7,19 +7,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...storage import LogConfig, TopicPartition, visible_records
+from ...storage import LogConfig, TopicPartition
 from ..brokers.admin import Admin
 from ..brokers.cluster import Cluster
 from ..brokers.connections import Connections
 from ..brokers.fetcher import Fetcher, FetchLimits
-from ..brokers.leader import EARLIEST, LATEST
 from ..brokers.transactions import TransactionalProducer
 from ..errors import RetriableError, TopicThereError
 from ..progress import CONFIGS, decoded, encoded, progress_topic
 from ..sources.port import SourcePartition
 from .port import Batches, Progress, Taking, TargetWriter
 
-_PATIENCE_S = 60.0
 _LIMITS = ("max.message.bytes", "segment.bytes")  # of a topic, to the size of a batch
 
 
@@ -59,18 +57,9 @@ class ClusterWriter:
 
         The last transaction on it has ended, so readers of committed records see its end.
         """
-        fetcher = Fetcher(self._connections, FetchLimits())
-        (offset,) = self._connections.offsets([self._place], EARLIEST).values()
-        (end,) = self._connections.offsets([self._place], LATEST).values()
         found: dict[SourcePartition, int] = {}
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while offset < end:
-            answer = fetcher.fetch({self._place: offset}).get(self._place)
-            if answer is not None:
-                records, offset = visible_records(answer)
-                found |= decoded(records)
-            elif time.monotonic() > deadline_s:
-                raise RetriableError(f"{self._place} of {self._cluster} cannot be read from offset {offset}")
+        for records in Fetcher(self._connections, FetchLimits()).read(self._place):
+            found |= decoded(records)
         return found
 
     def progress(self, partitions: Iterable[SourcePartition]) -> Progress:

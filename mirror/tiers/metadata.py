@@ -18,14 +18,13 @@ from ...storage import (
     parse_remote_record,
     produced_batches,
     segments_of,
-    visible_records,
 )
 from ..brokers.admin import Admin
 from ..brokers.cluster import Cluster
 from ..brokers.connections import Connections
 from ..brokers.fetcher import Fetcher, FetchLimits
-from ..brokers.leader import EARLIEST, LATEST, PartitionLeader
-from ..errors import MirrorError, RetriableError
+from ..brokers.leader import PartitionLeader
+from ..errors import MirrorError
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.2
@@ -67,18 +66,9 @@ class ClusterMetadata:
                     leader.produce(batch)
 
     def _read(self, place: TopicPartition) -> list[RemoteRecord]:
-        fetcher = Fetcher(self._connections, FetchLimits())
-        (offset,) = self._connections.offsets([place], EARLIEST).values()
-        (end,) = self._connections.offsets([place], LATEST).values()
         found: list[RemoteRecord] = []
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while offset < end:
-            answer = fetcher.fetch({place: offset}).get(place)
-            if answer is not None:
-                records, offset = visible_records(answer)
-                found += map(parse_remote_record, records.values.to_list() if records.values else [])
-            elif time.monotonic() > deadline_s:
-                raise RetriableError(f"{place} of {self._cluster} cannot be read from offset {offset}")
+        for records in Fetcher(self._connections, FetchLimits()).read(place):
+            found += map(parse_remote_record, records.values.to_list() if records.values else [])
         return found
 
     def __enter__(self) -> Self:
