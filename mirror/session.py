@@ -12,7 +12,7 @@ from zlib import crc32
 from ..storage import EncodedBatches, TopicPartition, joined_batches
 from .arrivals import Arrivals, Piece
 from .brokers.connections import ListedTopic
-from .brokers.leader import EARLIEST, LATEST
+from .brokers.requests import EARLIEST, LATEST
 from .errors import MirrorError, RetriableError
 from .same_log import check_not_same_log
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..storage import FetchAnswer, Forwarded, PositionAnswer
 from .arrivals import Arrivals, Piece
-from .brokers.leader import EARLIEST, LATEST
+from .brokers.requests import EARLIEST, LATEST
 from .errors import MirrorError, RetriableError
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
 from .sources.port import AnySource, SourcePartition

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from ...storage import TopicPartition, masked
 from ..errors import MirrorError, RetriableError
 from .cluster import Cluster, masking_errors
-from .kafka_python import KafkaError, KafkaNetClient, ListOffsetsRequest, MetadataRequest, NoError, for_code
+from .kafka_python import KafkaError, KafkaNetClient, MetadataRequest, NoError, for_code
+from .requests import list_offsets
 
 TIMEOUT_MS = 30_000  # of a request
 IN_FLIGHT_MAX = 5  # requests to one broker without an answer, which is what brokers allow an idempotent producer
@@ -175,7 +175,9 @@ class Connections:
 
         For a time, it is the offset of the first record at or after it; -1 if there is none.
         """
-        requests = ((node, list_offsets(some, at)) for node, some in self.all_leaders(partitions).items())
+        requests = (
+            (node, list_offsets(some, at, is_committed=True)) for node, some in self.all_leaders(partitions).items()
+        )
         found: dict[TopicPartition, int] = {}
         for answer in self.ask_all(requests):
             for topic in answer.topics:
@@ -188,27 +190,3 @@ class Connections:
     def close(self) -> None:
         """Closes all connections."""
         self._client.close()
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[TopicPartition]]:
-    """Returns partitions in order, by topic."""
-    return {topic: list(some) for topic, some in groupby(sorted(partitions), lambda each: each.topic)}
-
-
-def list_offsets(partitions: Iterable[TopicPartition], at: int, *, is_committed: bool = True) -> Any:
-    """Returns a request for offsets of one leader. ``is_committed``: LATEST is the last stable offset.
-
-    Otherwise LATEST is the high watermark.
-    """
-    of_topic = ListOffsetsRequest.ListOffsetsTopic
-    of_partition = of_topic.ListOffsetsPartition
-    topics = [
-        of_topic(
-            name=topic,
-            partitions=[
-                of_partition(partition_index=each.partition, current_leader_epoch=-1, timestamp=at) for each in some
-            ],
-        )
-        for topic, some in by_topic(partitions).items()
-    ]
-    return ListOffsetsRequest(replica_id=-1, isolation_level=int(is_committed), topics=topics, min_version=2)

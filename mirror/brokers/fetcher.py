@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...storage import FetchAnswer, Records, TopicPartition, visible_records
 from ..errors import RetriableError
-from .connections import Connections, by_topic
+from .connections import Connections
 from .failing import Failing
-from .kafka_python import FetchRequest, OffsetOutOfRangeError
-from .leader import EARLIEST, LATEST
+from .kafka_python import OffsetOutOfRangeError
 from .patience import PATIENCE_S
+from .requests import EARLIEST, LATEST, FetchLimits, fetch
 
 _PAUSE_S = 0.2
-_VERSION_MIN, _VERSION_MAX = 4, 12  # from the first with transactions to the last with names of topics
-_READ_COMMITTED = 1
-
-
-@dataclass(frozen=True)
-class FetchLimits:
-    """How much a fetch asks for, and how long a broker waits if it has nothing new; names are Kafka's."""
-
-    fetch_max_bytes: int = 8 << 20
-    max_partition_fetch_bytes: int = 1 << 20
-    fetch_max_wait_ms: int = 100
+_VERSIONS = {"min_version": 4, "max_version": 12}  # from the first with transactions to the last with names of topics
 
 
 class Fetcher:
@@ -45,9 +34,13 @@ class Fetcher:
         broker answers.
         """
         led = self._connections.leaders(positions)
+        requests = (
+            (node, fetch({each: positions[each] for each in some}, self._limits, is_committed=True, **_VERSIONS))
+            for node, some in led.items()
+        )
         found: dict[TopicPartition, FetchAnswer | None] = {}
         answered = set()
-        for answer in self._connections.ask_all((node, self._request(some, positions)) for node, some in led.items()):
+        for answer in self._connections.ask_all(requests):
             for topic in answer.responses:
                 for each in topic.partitions:
                     partition = TopicPartition(topic.topic, each.partition_index)
@@ -89,38 +82,3 @@ class Fetcher:
             aborted = [(one.producer_id, one.first_offset) for one in each.aborted_transactions or ()]
             found[partition] = FetchAnswer(bytes(each.records), offset, aborted)
         return True
-
-    def _request(self, partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]) -> Any:
-        limits = self._limits
-        of_topic = FetchRequest.FetchTopic
-        topics = [
-            of_topic(
-                topic=topic,
-                partitions=[
-                    of_topic.FetchPartition(
-                        partition=each.partition,
-                        current_leader_epoch=-1,
-                        fetch_offset=positions[each],
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=limits.max_partition_fetch_bytes,
-                    )
-                    for each in some
-                ],
-            )
-            for topic, some in by_topic(partitions).items()
-        ]
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=limits.fetch_max_wait_ms,
-            min_bytes=1,
-            max_bytes=limits.fetch_max_bytes,
-            isolation_level=_READ_COMMITTED,
-            session_id=0,
-            session_epoch=-1,
-            topics=topics,
-            forgotten_topics_data=[],
-            rack_id="",
-            min_version=_VERSION_MIN,
-            max_version=_VERSION_MAX,
-        )

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple, Self
 from ...storage import TopicPartition
 from ..errors import MirrorError, OutsideLogError, RetriableError
 from .cluster import Cluster
-from .connections import Connections, Leader, list_offsets
-from .kafka_python import FetchRequest, InitProducerIdRequest, OffsetOutOfRangeError, ProduceRequest
+from .connections import Connections, Leader
+from .kafka_python import InitProducerIdRequest, OffsetOutOfRangeError
 from .patience import patiently
+from .requests import EARLIEST, LATEST, FetchLimits, fetch, list_offsets, produce
 
 FETCH_BYTES = 8 << 20  # per fetch of a partition, and so in a task's memory, unless one batch is larger
-NO_EPOCH = -1  # stands for an unknown leader epoch
 _FETCH_VERSION_MIN = 13  # the first version with topic ids, which tell a recreated topic from the deleted one
 _PRODUCE_VERSION_MAX = 12  # the last version with topic names
-EARLIEST, LATEST = -2, -1  # ListOffsetsRequest
 
 
 class Fetched(NamedTuple):
@@ -43,7 +42,19 @@ class PartitionLeader:
         Includes transaction markers, and batches of open and aborted transactions. ``last_epoch`` is the leader epoch
         of the batch before ``offset``, or NO_EPOCH. Raises OutsideLogError for an offset that the log does not have.
         """
-        found = self._ask(lambda led: self._fetch_request(led, offset, last_epoch, bytes_max), lambda x: x.responses[0])
+        limits = FetchLimits(bytes_max, bytes_max, fetch_max_wait_ms=0)
+
+        def request(leader: Leader) -> Any:
+            return fetch(
+                {self._partition: offset},
+                limits,
+                is_committed=False,
+                last_epoch=last_epoch,
+                topic_id=leader.topic_id,
+                min_version=_FETCH_VERSION_MIN,
+            )
+
+        found = self._ask(request, lambda answer: answer.responses[0].partitions[0])
         if found.diverging_epoch is not None and found.diverging_epoch.end_offset >= 0:
             raise MirrorError(
                 f"{self}: the leader's log diverged from the mirror at offset {found.diverging_epoch.end_offset} "
@@ -60,66 +71,33 @@ class PartitionLeader:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
         )
-        found = self._ask(lambda _: request, None)
+        found = self._ask(lambda _: request, lambda answer: answer)
         return found.producer_id, found.producer_epoch
 
     def produce(self, batch: bytes) -> int:
         """Appends one batch of an idempotent producer, and waits for all replicas. Returns the batch's base offset."""
-        partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=self._partition.partition, records=batch)
-        topic = ProduceRequest.TopicProduceData(name=self._partition.topic, partition_data=[partition])
         found = self._ask(
-            lambda _: ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], max_version=_PRODUCE_VERSION_MAX),
-            lambda x: x.responses[0],
-            "partition_responses",
+            lambda _: produce({self._partition: batch}, max_version=_PRODUCE_VERSION_MAX),
+            lambda answer: answer.responses[0].partition_responses[0],
         )
         offset: int = found.base_offset
         return offset
 
     def _offset(self, timestamp: int) -> int:
         found = self._ask(
-            lambda _: list_offsets([self._partition], timestamp, is_committed=False), lambda x: x.topics[0]
+            lambda _: list_offsets([self._partition], timestamp, is_committed=False),
+            lambda answer: answer.topics[0].partitions[0],
         )
         offset: int = found.offset
         return offset
 
-    def _fetch_request(self, leader: Leader, offset: int, last_epoch: int, bytes_max: int) -> FetchRequest:
-        partition = FetchRequest.FetchTopic.FetchPartition(
-            partition=self._partition.partition,
-            current_leader_epoch=-1,
-            fetch_offset=offset,
-            last_fetched_epoch=last_epoch,
-            log_start_offset=-1,
-            partition_max_bytes=bytes_max,
-        )
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=bytes_max,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[
-                FetchRequest.FetchTopic(topic=self._partition.topic, topic_id=leader.topic_id, partitions=[partition])
-            ],
-            forgotten_topics_data=[],
-            rack_id="",
-            min_version=_FETCH_VERSION_MIN,
-        )
-
-    def _ask(
-        self, request: Callable[[Leader], Any], of_topic: Callable[[Any], Any] | None, partitions: str = "partitions"
-    ) -> Any:
-        """Sends a request, retries for up to a minute, and returns the partition's part of the answer.
-
-        ``of_topic`` returns the topic's part of an answer; if it is None, returns the whole answer.
-        """
+    def _ask(self, request: Callable[[Leader], Any], part: Callable[[Any], Any]) -> Any:
+        """Sends a request, retries for up to a minute, and returns ``part`` of the answer: that with the error code."""
 
         def ask() -> Any:
             try:
                 leader = self._connections.leader(self._partition)
-                answer = self._connections.ask(leader.node, request(leader))
-                found = answer if of_topic is None else getattr(of_topic(answer), partitions)[0]
+                found = part(self._connections.ask(leader.node, request(leader)))
                 if found.error_code == OffsetOutOfRangeError.errno:
                     raise OutsideLogError(f"{self} does not have the requested offset")
                 self._connections.check(found.error_code, str(self._partition), getattr(found, "error_message", None))

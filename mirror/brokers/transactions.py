@@ -8,15 +8,15 @@ from typing import Any
 
 from ...storage import EncodedBatches, TopicPartition, produced_batches
 from ..errors import FencedError
-from .connections import Connections, by_topic
+from .connections import Connections
 from .kafka_python import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
-    ProduceRequest,
 )
 from .patience import patiently
+from .requests import by_topic, produce
 
 # Later versions are for brokers, or let a broker raise the epoch with each transaction (KIP-890).
 _FIND_VERSION_MAX, _ADD_VERSION_MAX, _END_VERSION_MAX, _PRODUCE_VERSION_MAX = 3, 3, 4, 11
@@ -62,7 +62,8 @@ class TransactionalProducer:
         """Yields requests by leader, each with at most one batch per partition, as brokers require."""
         for node, partitions in self._connections.all_leaders(batches).items():
             for row in zip_longest(*(self._produced(each, batches[each]) for each in partitions)):
-                yield node, self._request({each: batch for each, batch in zip(partitions, row, strict=True) if batch})
+                some = {each: batch for each, batch in zip(partitions, row, strict=True) if batch}
+                yield node, produce(some, max_version=_PRODUCE_VERSION_MAX, transactional_id=self._transactional_id)
 
     def _produced(self, partition: TopicPartition, batches: EncodedBatches) -> Iterator[bytes]:
         producer_id, epoch = self._producer
@@ -73,24 +74,6 @@ class TransactionalProducer:
         for batch, count in produced:
             self._sequences[partition] = sequence = (sequence + count) % 2**31
             yield batch
-
-    def _request(self, batches: Mapping[TopicPartition, bytes]) -> Any:
-        of_topic = ProduceRequest.TopicProduceData
-        of_partition = of_topic.PartitionProduceData
-        topics = [
-            of_topic(
-                name=topic,
-                partition_data=[of_partition(index=each.partition, records=batches[each]) for each in some],
-            )
-            for topic, some in by_topic(batches).items()
-        ]
-        return ProduceRequest(
-            transactional_id=self._transactional_id,
-            acks=-1,
-            timeout_ms=30_000,
-            topic_data=topics,
-            max_version=_PRODUCE_VERSION_MAX,
-        )
 
     def _find_coordinator(self) -> int:
         request = FindCoordinatorRequest(

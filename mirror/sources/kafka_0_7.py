@@ -25,7 +25,7 @@ from ...registry.port import Registry
 from ...storage import PositionAnswer
 from ..brokers.connections import ListedTopic
 from ..brokers.failing import Failing
-from ..brokers.leader import LATEST
+from ..brokers.requests import LATEST
 from ..errors import MirrorError, as_mirror_errors
 from .port import BrokerPartition
 

@@ -21,7 +21,7 @@ from ...registry.opening import open_registry
 from ...storage import FetchAnswer, TopicPartition, UnknownTopicOrPartitionError
 from ..brokers.connections import ListedTopic
 from ..brokers.failing import Failing
-from ..brokers.leader import EARLIEST
+from ..brokers.requests import EARLIEST
 from ..errors import MirrorError, as_mirror_errors
 from .port import numbered
 

@@ -21,7 +21,7 @@ from ...storage import (
     UnknownTopicOrPartitionError,
 )
 from ..brokers.connections import ListedTopic
-from ..brokers.leader import EARLIEST, LATEST
+from ..brokers.requests import EARLIEST, LATEST
 from ..errors import RetriableError
 
 _COMMITTED = Isolation.READ_COMMITTED

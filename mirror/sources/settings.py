@@ -8,7 +8,7 @@ from typing import Any
 from ...clients.wire.connection import Address
 from ...storage import InvalidConfigError, did_you_mean, parse_names
 from ..brokers.cluster import Cluster
-from ..brokers.fetcher import FetchLimits
+from ..brokers.requests import FetchLimits
 from .kafka_0_7 import BrokerSources, Finder, Listed, Registered
 from .kafka_0_8 import ZooKeeperSources
 from .log_directory import DirectorySources

@@ -9,7 +9,8 @@ from ...storage import FetchAnswer, TopicPartition
 from ..brokers.admin import Admin
 from ..brokers.cluster import Cluster
 from ..brokers.connections import Connections, ListedTopic
-from ..brokers.fetcher import Fetcher, FetchLimits
+from ..brokers.fetcher import Fetcher
+from ..brokers.requests import FetchLimits
 from .port import Source, numbered
 
 

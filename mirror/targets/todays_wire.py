@@ -11,7 +11,8 @@ from ...storage import LogConfig, TopicPartition
 from ..brokers.admin import Admin
 from ..brokers.cluster import Cluster
 from ..brokers.connections import Connections
-from ..brokers.fetcher import Fetcher, FetchLimits
+from ..brokers.fetcher import Fetcher
+from ..brokers.requests import FetchLimits
 from ..brokers.transactions import TransactionalProducer
 from ..errors import RetriableError, TopicThereError
 from ..progress import CONFIGS, decoded, encoded, progress_topic

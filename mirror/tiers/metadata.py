@@ -22,8 +22,9 @@ from ...storage import (
 from ..brokers.admin import Admin
 from ..brokers.cluster import Cluster
 from ..brokers.connections import Connections
-from ..brokers.fetcher import Fetcher, FetchLimits
+from ..brokers.fetcher import Fetcher
 from ..brokers.leader import PartitionLeader
+from ..brokers.requests import FetchLimits
 from ..errors import MirrorError
 
 _PATIENCE_S = 60.0

@@ -33,7 +33,7 @@ from ...storage import (
 from ..brokers.admin import Admin, KafkaTopic
 from ..brokers.cluster import Cluster
 from ..brokers.connections import Connections
-from ..brokers.leader import EARLIEST, LATEST
+from ..brokers.requests import EARLIEST, LATEST
 from ..errors import MirrorError
 from .metadata import ClusterMetadata
 

@@ -14,7 +14,8 @@ from functools import partial
 
 from ...mirror.brokers.admin import Admin, KafkaTopic
 from ...mirror.brokers.cluster import Cluster
-from ...mirror.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
+from ...mirror.brokers.leader import FETCH_BYTES, PartitionLeader
+from ...mirror.brokers.requests import NO_EPOCH
 from ...mirror.errors import MirrorError, OutsideLogError
 from ...storage import (
     Log,

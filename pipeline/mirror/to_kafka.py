@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from ...mirror.brokers.admin import Admin
 from ...mirror.brokers.cluster import Cluster
-from ...mirror.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
+from ...mirror.brokers.leader import FETCH_BYTES, PartitionLeader
+from ...mirror.brokers.requests import NO_EPOCH
 from ...mirror.errors import MirrorError
 from ...storage import (
     BatchFields,

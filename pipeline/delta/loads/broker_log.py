@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ....arrow.batches import to_batch
 from ....mirror.brokers.connections import ListedTopic
-from ....mirror.brokers.leader import EARLIEST as _EARLIEST, LATEST as _LATEST
+from ....mirror.brokers.requests import EARLIEST as _EARLIEST, LATEST as _LATEST
 from ....mirror.errors import RetriableError
 from ....mirror.sources.port import Source, Sources
 from ....mirror.sources.settings import sources_of

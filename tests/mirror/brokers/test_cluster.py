@@ -11,7 +11,8 @@ import pytest
 from pyspark_commitlog.mirror.brokers import connections
 from pyspark_commitlog.mirror.brokers.cluster import Cluster, masking_errors
 from pyspark_commitlog.mirror.brokers.kafka_python import KafkaError
-from pyspark_commitlog.mirror.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
+from pyspark_commitlog.mirror.brokers.leader import FETCH_BYTES, PartitionLeader
+from pyspark_commitlog.mirror.brokers.requests import NO_EPOCH
 from pyspark_commitlog.mirror.errors import MirrorError, RetriableError
 from pyspark_commitlog.mirror.settings import TargetSettings
 from pyspark_commitlog.mirror.sources.settings import sources_of

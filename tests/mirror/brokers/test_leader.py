@@ -11,7 +11,8 @@ import pytest
 from pyspark_commitlog.mirror.brokers import patience
 from pyspark_commitlog.mirror.brokers.cluster import Cluster
 from pyspark_commitlog.mirror.brokers.connections import Connections
-from pyspark_commitlog.mirror.brokers.leader import NO_EPOCH, PartitionLeader
+from pyspark_commitlog.mirror.brokers.leader import PartitionLeader
+from pyspark_commitlog.mirror.brokers.requests import NO_EPOCH
 from pyspark_commitlog.mirror.errors import OutsideLogError, RetriableError
 from tests.mirror.support import fill, numbered, place
 

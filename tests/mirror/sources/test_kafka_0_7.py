@@ -20,7 +20,7 @@ from pyspark_commitlog.clients.wire.connection import Address
 from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
 from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
 from pyspark_commitlog.mirror.brokers.connections import ListedTopic
-from pyspark_commitlog.mirror.brokers.leader import EARLIEST, LATEST
+from pyspark_commitlog.mirror.brokers.requests import EARLIEST, LATEST
 from pyspark_commitlog.mirror.errors import MirrorError, RetriableError
 from pyspark_commitlog.mirror.sources.kafka_0_7 import BrokerSource, BrokerSources, Listed, registered
 from pyspark_commitlog.mirror.sources.port import BrokerPartition

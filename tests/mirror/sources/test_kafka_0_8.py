@@ -11,7 +11,7 @@ from pyspark_commitlog.clients.errors import MalformedAnswerError
 from pyspark_commitlog.clients.wire.connection import Address
 from pyspark_commitlog.mirror.brokers import failing
 from pyspark_commitlog.mirror.brokers.connections import ListedTopic
-from pyspark_commitlog.mirror.brokers.leader import EARLIEST, LATEST
+from pyspark_commitlog.mirror.brokers.requests import EARLIEST, LATEST
 from pyspark_commitlog.mirror.errors import MirrorError, RetriableError
 from pyspark_commitlog.mirror.sources import kafka_0_8
 from pyspark_commitlog.mirror.sources.kafka_0_8 import ZooKeeperSource, ZooKeeperSources
