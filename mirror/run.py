@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 from ..storage import InvalidConfigError, LogStoreError, TransactionAbortedError
 from .errors import MirrorError, RetriableError
-from .session import Mirrored, Session, Work
+from .session import Session, SourceState, Work
 from .settings import SourceSettings, TargetSettings
 from .sources.port import SourcePartition
 from .topics import TopicChoice
@@ -49,7 +49,7 @@ class Mirror:
         self._stop = Event()
         self._work = Work(target.targets, choice, streams, queue_size, refresh_s, self._stop, report)
         self._sources = sources
-        self._mirrored = {each.group: Mirrored() for each in sources}
+        self._mirrored = {each.group: SourceState() for each in sources}
         self._errors: list[BaseException] = []
 
     def stop(self) -> None:

@@ -39,12 +39,11 @@ class Work:
 
 
 @dataclass
-class Mirrored:
+class SourceState:
     """What the sessions of one source have done so far."""
 
     next: dict[SourcePartition, int] = field(default_factory=dict)  # offsets in the source
     kept: int = 0  # batches whose bytes stayed
-    batches: int = 0
     is_complete: bool = False  # up to the ends that the topics had
 
 
@@ -55,7 +54,7 @@ class Session:
     so after an error or a kill at any time, the progress in the target states which records come next.
     """
 
-    def __init__(self, settings: SourceSettings, work: Work, mirrored: Mirrored) -> None:
+    def __init__(self, settings: SourceSettings, work: Work, mirrored: SourceState) -> None:
         self._settings, self._work, self._mirrored = settings, work, mirrored
         self._arrivals = Arrivals(work.streams, work.queue_size)
         self._streams: list[Stream] = []
@@ -238,7 +237,6 @@ class Session:
         progress = {each.partition: each.forwarded.next_offset for each in pieces}
         written = {each: some[0] if len(some) == 1 else joined_batches(some) for each, some in divided.items()}
         writer.write(written, progress)
-        self._mirrored.batches += sum(len(each.headers) for each in written.values())
         self._mirrored.kept += sum(each.forwarded.kept for each in pieces)
         self._mirrored.next |= progress
         self._goals = {each: goal for each, goal in self._goals.items() if progress.get(each, 0) < goal}
