@@ -471,13 +471,21 @@ if TYPE_CHECKING:
         Producer as Producer,
         begin_plain as begin_plain,
     )
-    from .writing.checked_batch import (
+    from .writing.checks.checked_batch import (
         CheckedBatch as CheckedBatch,
         CheckLimits as CheckLimits,
         LongCheckError as LongCheckError,
         check_batch as check_batch,
         check_plain as check_plain,
         keeps_codec as keeps_codec,
+    )
+    from .writing.checks.records import (
+        Compression as Compression,
+        Refused as Refused,
+        bytes_in_batch as bytes_in_batch,
+        find_refused as find_refused,
+        target_compression as target_compression,
+        validate_columns as validate_columns,
     )
     from .writing.forwarding import (
         FetchAnswer as FetchAnswer,
@@ -492,14 +500,6 @@ if TYPE_CHECKING:
     )
     from .writing.locks import APPEND_LOCK_FILE as APPEND_LOCK_FILE
     from .writing.log import Log as Log
-    from .writing.record_checks import (
-        Compression as Compression,
-        Refused as Refused,
-        bytes_in_batch as bytes_in_batch,
-        find_refused as find_refused,
-        target_compression as target_compression,
-        validate_columns as validate_columns,
-    )
     from .writing.replica import (
         append_fetched as append_fetched,
         begin_at as begin_at,
@@ -850,7 +850,7 @@ else:
             "upgrade.run": ["UpgradeRun", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],
             "writing.checked_appends": ["AppendInfo", "PlainAppends", "PlainBatch", "Producer", "begin_plain"],
-            "writing.checked_batch": [
+            "writing.checks.checked_batch": [
                 "CheckLimits",
                 "CheckedBatch",
                 "LongCheckError",
@@ -871,7 +871,7 @@ else:
             ],
             "writing.locks": ["APPEND_LOCK_FILE"],
             "writing.log": ["Log"],
-            "writing.record_checks": [
+            "writing.checks.records": [
                 "Compression",
                 "Refused",
                 "bytes_in_batch",

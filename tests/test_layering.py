@@ -48,6 +48,20 @@ FLOORS = {
         config filesystem prefetch text paths classes extras bytes_read
         kernels errors clock verdicts
         """,
+    "storage/writing": """
+        replica
+        log
+        checked_appends
+        shared_log forwarding
+        durability sharing
+        locks checks
+        """,
+    "storage/writing/checks": """
+        checked_batch
+        batches
+        old_formats
+        records
+        """,
     "arrow": """
         choice finding
         sql follower
@@ -314,7 +328,7 @@ def faults_inside(path: str, one: Import) -> Iterator[str]:
         yield "is imported relatively, so that tools can follow it"
     elif folder not in ALLOWED[home]:
         yield f"{home} imports only from {', '.join(sorted(ALLOWED[home]))}"
-    elif home == folder and (faults := list(faults_of_height(path, room))):
+    elif home == folder and (faults := list(faults_of_height(path, one.name[1:]))):
         yield from faults
     elif folder == "storage" != home and (folder, room) in HEIGHT:
         yield "storage/__init__.py has the public names"
@@ -322,9 +336,17 @@ def faults_inside(path: str, one: Import) -> Iterator[str]:
         yield f"the cli imports {folder} only inside functions"
 
 
-def faults_of_height(path: str, imported: str) -> Iterator[str]:
+def faults_of_height(path: str, imported: tuple[str, ...]) -> Iterator[str]:
+    """What is wrong with one room importing another, in each folder that has floors and holds both."""
+    importer = tuple(path.removesuffix(".py").split("/"))
+    for depth in range(1, len(importer)):
+        if importer[:depth] == imported[:depth]:
+            room = imported[depth] if len(imported) > depth else ""
+            yield from faults_of_floors("/".join(importer[:depth]), importer[depth], room)
+
+
+def faults_of_floors(folder: str, importer: str, imported: str) -> Iterator[str]:
     """What is wrong with one room of a folder importing another."""
-    folder, importer, *_ = path.removesuffix(".py").split("/")
     if folder not in FLOORS or importer in ("__init__", imported):
         return
     if (folder, importer) not in HEIGHT:
@@ -429,6 +451,8 @@ def test_the_project_was_read() -> None:
 REFUSED = {
     "a room imports from a higher floor": ("storage/segment/reader.py", "from ..writing.log import Log"),
     "a room imports its neighbour": ("storage/segment/reader.py", "from ..dump.log import LogDump"),
+    "a room inside a room imports a higher one": ("storage/writing/checks/batches.py", "from ..log import Log"),
+    "inside such a room, from a higher file": ("storage/writing/checks/records.py", "from .batches import analyze"),
     "a room imports a higher one as a whole": ("storage/segment/reader.py", "from .. import writing"),
     "a module beside the rooms imports a room": ("storage/config.py", "from .format.v2 import LAYOUT"),
     "inside a function it counts as well": (

@@ -26,7 +26,7 @@ from ..format.constants import INT32_MAX, NO_TIMESTAMP, TRANSACTIONAL_MASK
 from ..format.tables import BatchHeaders, Bytes, last_sequence
 from ..recovery.producer_state import ProducedBatch, ProducerBatch, ProducerState, ProducerUpdate
 from ..segment.writer import PlacedBatch
-from .checked_batch import CheckedBatch
+from .checks.checked_batch import CheckedBatch
 from .shared_log import SharedLog
 
 Refusal = AppendError | CorruptRecordError | InvalidRecordError | UnsupportedCompressionTypeError

@@ -19,7 +19,7 @@ from ..errors import RecordTooLargeError
 from ..format import StopReason, v2
 from ..format.constants import NO_LEADER_EPOCH, Codec, TimestampType
 from ..format.tables import HEADERS, BatchHeaders, Bools, Bytes, Int32s, Records
-from .record_checks import Compression, bytes_in_batch, validate_columns
+from .checks.records import Compression, bytes_in_batch, validate_columns
 
 _OLD_CODECS = ({Codec.LZ4: Codec.SNAPPY, Codec.ZSTD: Codec.GZIP}, {Codec.ZSTD: Codec.GZIP})  # by magic
 Placing = Callable[[Records], Int32s]  # the share of each record, such as its partition; shape (n,)

@@ -22,7 +22,6 @@ from ..recovery.segment_recovery import assign_epochs, read_markers
 from ..segment.joining import Holes, leave_gaps
 from ..segment.walk import Window
 from ..segment.writer import LogSegment
-from .batch_checks import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
 from .checked_appends import (
     AppendInfo,
     CheckedAppends,
@@ -30,7 +29,8 @@ from .checked_appends import (
     produced_batch,
     repeated_append,
 )
-from .record_checks import Compression, bytes_in_batch, target_compression, validate_columns
+from .checks.batches import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
+from .checks.records import Compression, bytes_in_batch, target_compression, validate_columns
 
 
 class Log(CheckedAppends):

@@ -19,7 +19,7 @@ from tests.gateway.quotas import test_entities, test_store
 from tests.gateway.security import test_logins, test_rules
 from tests.gateway.threads import test_disk
 from tests.storage.recovery import test_leader_epochs
-from tests.storage.writing import test_batch_checks
+from tests.storage.writing.checks import test_batches
 from tests.support.gateway import WireClient, create_topic, serving
 
 _SESSIONS = "gateway.fetch_sessions:FetchSessions"
@@ -212,12 +212,12 @@ FAULTS = [
         "KAFKA-6554",
         "A batch whose offsets do not fit its number of records is appended.",
         given(
-            test_batch_checks.TestStructure().test_a_client_batch_that_contradicts_itself_is_refused,
+            test_batches.TestStructure().test_a_client_batch_that_contradicts_itself_is_refused,
             header={"last_offset_delta": 3},
         ),
         (
             Mutation(
-                "storage.writing.batch_checks:_check_batches",
+                "storage.writing.checks.batches:_check_batches",
                 " or (origin is Origin.CLIENT and count != last - first + 1)",
                 "",
             ),

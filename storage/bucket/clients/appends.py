@@ -35,9 +35,9 @@ from ...format.constants import (
 from ...format.tables import Int64s
 from ...recovery.producer_state import Origin
 from ...recovery.producer_state_manager import ProducerStateManager
-from ...writing.batch_checks import analyze, validate_and_assign_offsets
 from ...writing.checked_appends import AppendInfo, produced_batch, repeated_append
-from ...writing.checked_batch import CheckedBatch
+from ...writing.checks.batches import analyze, validate_and_assign_offsets
+from ...writing.checks.checked_batch import CheckedBatch
 from ..commit_log import CommitLog
 from ..commits.commit import POSITION, ClientTransaction, DataChange, PartitionSlices, StagedObject
 from ..commits.state import State

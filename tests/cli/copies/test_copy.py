@@ -11,7 +11,7 @@ from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager,
 from pyspark_commitlog.storage.bucket import ClientBatch, append_batches
 from pyspark_commitlog.storage.bucket.files import filesystem as bucket_files
 from pyspark_commitlog.storage.errors import MissingSegmentError
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.cli.in_process import commitlog
 from tests.support.logs.building import batch, config, records
 from tests.support.stores.seaweed import SeaweedFS

@@ -28,7 +28,7 @@ from pyspark_commitlog.storage.errors import LogReplacedError, ObjectStoreError
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from pyspark_commitlog.storage.maintenance.bucket.scratch import Place
 from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import commit_log
 from tests.support.stores.filling import make_topic

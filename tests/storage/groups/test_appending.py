@@ -12,7 +12,7 @@ from pyspark_commitlog.storage import Log, LogConfig, StorageError
 from pyspark_commitlog.storage.errors import RecordTooLargeError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.groups.appending import SyncThreads
-from pyspark_commitlog.storage.writing.checked_batch import check_batch, encoded_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch, encoded_batch
 from tests.support.logs import building
 
 

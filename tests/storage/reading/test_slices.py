@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.reading.slices import FileSlice
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import (

@@ -28,9 +28,9 @@ from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer
-from pyspark_commitlog.storage.writing.checked_batch import CheckedBatch, check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import CheckedBatch, check_batch
 from pyspark_commitlog.storage.writing.log import Log
-from tests.storage.writing.test_batch_checks import Rec, batch
+from tests.storage.writing.checks.test_batches import Rec, batch
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs import building, record_sets

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer, begin_plain
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.writing.test_checked_appends import DIRECTORY, Pair
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail

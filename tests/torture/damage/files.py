@@ -26,7 +26,7 @@ from pyspark_commitlog.storage.format.legacy import messages, v0, v1
 from pyspark_commitlog.storage.format.tables import Bytes, Records
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager
-from pyspark_commitlog.storage.writing.batch_checks import analyze, validate_and_assign_offsets
+from pyspark_commitlog.storage.writing.checks.batches import analyze, validate_and_assign_offsets
 from tests.support.kafka import broker_dirs
 from tests.support.logs import record_sets, reference
 from tests.support.logs.building import records

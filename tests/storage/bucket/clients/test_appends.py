@@ -24,7 +24,7 @@ from pyspark_commitlog.storage.errors import (
     UnsupportedForMessageFormatError,
 )
 from pyspark_commitlog.storage.writing.checked_appends import AppendInfo
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import commit_log
 from tests.support.stores.faulty_store import FaultyStore

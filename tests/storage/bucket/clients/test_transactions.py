@@ -39,7 +39,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.support.clock import ManualClock
 from tests.support.logs.building import batch, config, records
 from tests.support.stores.commits import commit_log

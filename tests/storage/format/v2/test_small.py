@@ -10,7 +10,7 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 
 TEXTS = st.binary(max_size=200)
 

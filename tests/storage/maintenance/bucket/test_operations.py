@@ -33,7 +33,7 @@ from pyspark_commitlog.storage.maintenance.partitions import (
 )
 from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
 from pyspark_commitlog.storage.maintenance.selecting import select_partitions
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.support.clock import ManualClock
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import TOPIC_ID, commit_log

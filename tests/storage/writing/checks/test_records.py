@@ -11,8 +11,8 @@ from pyspark_commitlog.storage.errors import AppendError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.writing.batch_checks import check_batch_sizes
-from pyspark_commitlog.storage.writing.record_checks import Compression, bytes_in_batch, find_refused
+from pyspark_commitlog.storage.writing.checks.batches import check_batch_sizes
+from pyspark_commitlog.storage.writing.checks.records import Compression, bytes_in_batch, find_refused
 from tests.support.logs.building import NOW_MS, config, open_log, records
 
 LIMITS = {

@@ -1,7 +1,7 @@
 """Finds the records that a topic refuses, and why, from columns, before anything is encoded.
 
 A topic refuses a record because of its size, a null key if the topic is compacted, or a timestamp outside its limits.
-Records accepted here are also accepted by ``batch_checks.validate_and_assign_offsets`` in encoded form.
+Records accepted here are also accepted by ``batches.validate_and_assign_offsets`` in encoded form.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..config import INT64_MAX, LogConfig
-from ..errors import InvalidTimestampError, RecordTooLargeError, RecordValidationError
-from ..format import v2
-from ..format.constants import NO_TIMESTAMP, Codec
-from ..format.tables import Bools, Int64s, Records
+from ...config import INT64_MAX, LogConfig
+from ...errors import InvalidTimestampError, RecordTooLargeError, RecordValidationError
+from ...format import v2
+from ...format.constants import NO_TIMESTAMP, Codec
+from ...format.tables import Bools, Int64s, Records
 
 LISTED_MAX = 1000  # refused records that an error lists; its message has the total
 _GROWTH_MAX = 8  # compression makes records larger by less than an eighth plus the number of bytes below
@@ -61,7 +61,7 @@ def target_compression(config: LogConfig, source: Codec) -> Compression:
 
 
 def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source_codec: Codec = Codec.NONE) -> None:
-    """Checks records before encoding, as ``batch_checks.validate_and_assign_offsets`` would check them afterwards.
+    """Checks records before encoding, as ``batches.validate_and_assign_offsets`` would check them afterwards.
 
     ``source_codec`` is the caller's codec, used if ``compression.type`` is ``producer``. Ignores offsets and timestamp
     types, because the log sets both.

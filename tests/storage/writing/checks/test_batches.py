@@ -32,13 +32,13 @@ from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.constants import Codec, TimestampType
 from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bytes, HeadersColumn, Records
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from pyspark_commitlog.storage.writing.batch_checks import (
+from pyspark_commitlog.storage.writing.checks.batches import (
     Validated,
     analyze,
     check_batch_sizes,
     validate_and_assign_offsets,
 )
-from pyspark_commitlog.storage.writing.record_checks import target_compression, validate_columns
+from pyspark_commitlog.storage.writing.checks.records import target_compression, validate_columns
 
 NOW_MS = 1_700_000_000_000
 START = 1000

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import format as formats
-from ..config import LogConfig
-from ..errors import InvalidRecordError, RecordTooLargeError
-from ..filesystem.port import Buffer
-from ..format import v2
-from ..format.checksums import crc32c
-from ..format.compression import decompress
-from ..format.constants import (
+from ... import format as formats
+from ...config import LogConfig
+from ...errors import InvalidRecordError, RecordTooLargeError
+from ...filesystem.port import Buffer
+from ...format import v2
+from ...format.checksums import crc32c
+from ...format.compression import decompress
+from ...format.constants import (
     CODEC_MASK,
     INT32_MAX,
     LOG_OVERHEAD,
@@ -25,11 +25,11 @@ from ..format.constants import (
     TRANSACTIONAL_MASK,
     Codec,
 )
-from ..format.tables import BatchHeaders, Bytes
-from ..kernels import canonical, frozen
-from ..recovery.producer_state import Origin
-from .batch_checks import analyze
-from .record_checks import target_compression, timestamp_limits
+from ...format.tables import BatchHeaders, Bytes
+from ...kernels import canonical, frozen
+from ...recovery.producer_state import Origin
+from .batches import analyze
+from .records import target_compression, timestamp_limits
 
 SMALL_BYTES = 1 << 20  # records that are decompressed as a whole
 _KNOWN_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_MASK
@@ -83,7 +83,7 @@ def check_batch(data: Buffer, config: LogConfig, limits: CheckLimits = UNLIMITED
     that the log stores as it is, except for base offset and leader epoch. Others (several batches, old messages, a
     codec that is not the topic's, LogAppendTime, any doubt) are left to :meth:`Log.append`.
 
-    Raises what that raises for damage and sizes that show without the log, as :func:`.batch_checks.analyze` does;
+    Raises what that raises for damage and sizes that show without the log, as :func:`.batches.analyze` does;
     LongCheckError instead of decompressing more than ``limits.quick``; RecordTooLargeError for what would have to be
     rewritten and decompresses to more than ``limits.rewritten``. Needs no lock, and runs mostly without the GIL. Holds
     a small part of the decompressed records at a time.

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import format as formats
-from ..errors import UnsupportedForMessageFormatError
-from ..format import v2
-from ..format.checksums import crc32
-from ..format.constants import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Codec, TimestampType
-from ..format.legacy import v1
-from ..format.tables import BatchHeaders, Bytes, Records
-from .record_checks import Compression
+from ... import format as formats
+from ...errors import UnsupportedForMessageFormatError
+from ...format import v2
+from ...format.checksums import crc32
+from ...format.constants import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Codec, TimestampType
+from ...format.legacy import v1
+from ...format.tables import BatchHeaders, Bytes, Records
+from .records import Compression
 
 
 class Assigned(NamedTuple):

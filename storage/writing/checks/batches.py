@@ -3,7 +3,7 @@
 As in Kafka's ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``. Data reaches a log in two ways:
 
 - as encoded batches from anywhere: :func:`analyze`, then :func:`validate_and_assign_offsets`;
-- as columns that this process encodes: ``record_checks.validate_columns`` before encoding, :func:`check_batch_sizes`
+- as columns that this process encodes: ``records.validate_columns`` before encoding, :func:`check_batch_sizes`
   after it. What these accept need not be decoded again, and both ways refuse the same records for the same reasons.
 
 What clients send is written in the topic's format: magic 2, unless ``message.format.version`` is older. Other messages
@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import format as formats
-from ..config import LogConfig
-from ..errors import CorruptRecordError, OffsetsOutOfOrderError, RecordTooLargeError, RecordValidationError
-from ..format import ALL_COLUMNS, StopReason, v2
-from ..format.constants import (
+from ... import format as formats
+from ...config import LogConfig
+from ...errors import CorruptRecordError, OffsetsOutOfOrderError, RecordTooLargeError, RecordValidationError
+from ...format import ALL_COLUMNS, StopReason, v2
+from ...format.constants import (
     CONTROL_MASK,
     HEADER_UP_TO_MAGIC,
     INT32_MAX,
@@ -40,12 +40,12 @@ from ..format.constants import (
     Codec,
     TimestampType,
 )
-from ..format.record_columns import MESSAGE_BYTES_MIN
-from ..format.tables import BatchHeaders, Bytes, Records
-from ..kernels import records as reading
-from ..recovery.producer_state import Origin
+from ...format.record_columns import MESSAGE_BYTES_MIN
+from ...format.tables import BatchHeaders, Bytes, Records
+from ...kernels import records as reading
+from ...recovery.producer_state import Origin
 from .old_formats import Assigned, check_fits_old_format, to_message_set
-from .record_checks import UNCOMPRESSED, Compression, check_records, target_compression
+from .records import UNCOMPRESSED, Compression, check_records, target_compression
 
 UNKNOWN_OFFSET = -1
 FOLLOWING = (Origin.REPLICATION, Origin.RAFT_LEADER)  # batches from these origins already have their offsets

@@ -36,7 +36,7 @@ def test_a_check_that_would_take_long_is_not_made(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_large_batch_is_plain_however_it_is_checked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     small = check_batch(compressed(codec), LogConfig())
-    monkeypatch.setattr("pyspark_commitlog.storage.writing.checked_batch.SMALL_BYTES", 1000)
+    monkeypatch.setattr("pyspark_commitlog.storage.writing.checks.checked_batch.SMALL_BYTES", 1000)
     assert check_batch(compressed(codec), LogConfig()) == small
 
 

@@ -15,8 +15,8 @@ from pyspark_commitlog.storage.format.constants import TimestampType
 from pyspark_commitlog.storage.format.legacy import messages
 from pyspark_commitlog.storage.format.tables import Bytes, HeadersColumn
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from pyspark_commitlog.storage.writing.batch_checks import Validated, analyze, validate_and_assign_offsets
-from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.checks.batches import Validated, analyze, validate_and_assign_offsets
+from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.storage.format.test_down_conversion import OLD_CODECS, batch, records, rows
 from tests.support.logs import building
 
