@@ -21,7 +21,7 @@ from benchmarks.rows import records
 from benchmarks.timing import alternate_told
 from pyspark_commitlog.storage import BatchFields, LocalFileSystem, LogManager, LogReader, encode_batches
 from pyspark_commitlog.storage.filesystem.local_file import LocalFile
-from pyspark_commitlog.storage.writing.checked_appends import Producer
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 
 SEGMENTS, OF_A_SEGMENT = 10_000, 256  # records: two batches of 16 KiB, and a marker
 FIRST_MS = 1_400_000_000_000

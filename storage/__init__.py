@@ -330,7 +330,7 @@ if TYPE_CHECKING:
     from .reading.slices import FileSlice as FileSlice
     from .reading.view import SegmentDescription as SegmentDescription
     from .reading.watcher import LogWatcher as LogWatcher
-    from .recovery.producer_state import Origin as Origin, ProducerState as ProducerState
+    from .recovery.producer_state import Origin as Origin, Producer as Producer, ProducerState as ProducerState
     from .remote_metadata.topic import MetadataTopic as MetadataTopic
     from .retention.apply import preview_retention as preview_retention, retain as retain
     from .retention.loading import load_policy as load_policy
@@ -464,13 +464,7 @@ if TYPE_CHECKING:
     from .upgrade.position_table import PositionTable as PositionTable
     from .upgrade.run import UpgradeRun as UpgradeRun, upgrade_partitions as upgrade_partitions
     from .verdicts import Finding as Finding, Verdict as Verdict
-    from .writing.checked_appends import (
-        AppendInfo as AppendInfo,
-        PlainAppends as PlainAppends,
-        PlainBatch as PlainBatch,
-        Producer as Producer,
-        begin_plain as begin_plain,
-    )
+    from .writing.append_info import AppendInfo as AppendInfo
     from .writing.checks.checked_batch import (
         CheckedBatch as CheckedBatch,
         CheckLimits as CheckLimits,
@@ -500,6 +494,11 @@ if TYPE_CHECKING:
     )
     from .writing.locks import APPEND_LOCK_FILE as APPEND_LOCK_FILE
     from .writing.log import Log as Log
+    from .writing.plain_appends import (
+        PlainAppends as PlainAppends,
+        PlainBatch as PlainBatch,
+        begin_plain as begin_plain,
+    )
     from .writing.replica import (
         append_fetched as append_fetched,
         begin_at as begin_at,
@@ -745,7 +744,7 @@ else:
             "reading.slices": ["FileSlice"],
             "reading.view": ["SegmentDescription"],
             "reading.watcher": ["LogWatcher"],
-            "recovery.producer_state": ["Origin", "ProducerState"],
+            "recovery.producer_state": ["Origin", "Producer", "ProducerState"],
             "remote_metadata.topic": ["MetadataTopic"],
             "retention.apply": ["preview_retention", "retain"],
             "retention.loading": ["load_policy"],
@@ -849,7 +848,7 @@ else:
             "upgrade.position_table": ["PositionTable"],
             "upgrade.run": ["UpgradeRun", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],
-            "writing.checked_appends": ["AppendInfo", "PlainAppends", "PlainBatch", "Producer", "begin_plain"],
+            "writing.append_info": ["AppendInfo"],
             "writing.checks.checked_batch": [
                 "CheckLimits",
                 "CheckedBatch",
@@ -857,6 +856,14 @@ else:
                 "check_batch",
                 "check_plain",
                 "keeps_codec",
+            ],
+            "writing.checks.records": [
+                "Compression",
+                "Refused",
+                "bytes_in_batch",
+                "find_refused",
+                "target_compression",
+                "validate_columns",
             ],
             "writing.forwarding": [
                 "FetchAnswer",
@@ -871,14 +878,7 @@ else:
             ],
             "writing.locks": ["APPEND_LOCK_FILE"],
             "writing.log": ["Log"],
-            "writing.checks.records": [
-                "Compression",
-                "Refused",
-                "bytes_in_batch",
-                "find_refused",
-                "target_compression",
-                "validate_columns",
-            ],
+            "writing.plain_appends": ["PlainAppends", "PlainBatch", "begin_plain"],
             "writing.replica": ["append_fetched", "begin_at", "fetched_records", "producer_batches"],
         },
     )

@@ -50,11 +50,11 @@ FLOORS = {
         """,
     "storage/writing": """
         replica
-        log
+        log plain_appends
         checked_appends
         shared_log forwarding
         durability sharing
-        locks checks
+        locks checks append_info
         """,
     "storage/writing/checks": """
         checked_batch

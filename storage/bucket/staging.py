@@ -18,7 +18,7 @@ from ..config import LogConfig
 from ..errors import ObjectStoreError, RecordTooLargeError, StorageError, UnknownTopicOrPartitionError
 from ..format import v2
 from ..format.tables import BatchHeaders, Bytes, Int64s
-from ..writing.checked_appends import AppendInfo
+from ..writing.append_info import AppendInfo
 from ..writing.checks.batches import check_batch_sizes
 from .commits.commit import OBJECT, StagedObject
 from .staged_objects import TAIL, FilledSlice, encode_object, rows_of

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import LogStoreError, StorageError
 from ..format import v2
-from ..writing.checked_appends import AppendInfo
+from ..writing.append_info import AppendInfo
 from ..writing.checks.checked_batch import encoded_batch
 from ..writing.log import Log
 from .offsets import keyed_batches

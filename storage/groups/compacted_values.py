@@ -26,7 +26,7 @@ from ..format.tables import Bools
 from ..reading.fetch import FetchData
 from ..reading.follower import LogFollower
 from ..recovery.segment_recovery import read_markers
-from ..writing.checked_appends import AppendInfo
+from ..writing.append_info import AppendInfo
 from ..writing.log import Log
 
 K = TypeVar("K")

@@ -10,7 +10,7 @@ from ..errors import LogStoreError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.group_records import GroupRecordKey
 from ..format.internal.internal_topics import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
-from ..writing.checked_appends import Producer
+from ..recovery.producer_state import Producer
 from .offsets import GroupKey, GroupValue
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from ..format import v2
 from ..format.constants import (
     CONTROL_MASK,
     INT32_MAX,
@@ -33,6 +34,13 @@ class Origin(Enum):
     COORDINATOR = "coordinator"  # checks epochs: offset commits and markers
     REPLICATION = "replication"  # no checks: a leader, or in recovery this log, has accepted the batch before
     RAFT_LEADER = "raft leader"  # checks epochs
+
+
+class Producer(NamedTuple):
+    """A producer id and epoch."""
+
+    id: int
+    epoch: int
 
 
 class Marker(NamedTuple):
@@ -94,6 +102,19 @@ class ProducedBatch(NamedTuple):
 
     def __str__(self) -> str:
         return f"producer {self.producer_id}, epoch {self.producer_epoch}, batch at offset {self.base_offset}"
+
+
+def produced_batch(header: v2.Header, base_offset: int) -> ProducedBatch:
+    """Returns the fields of a batch that concern producers, for ``base_offset`` in the log."""
+    return ProducedBatch(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        base_offset,
+        base_offset + header.last_offset_delta,
+        header.max_timestamp,
+        header.attributes,
+    )
 
 
 class ProducerState(NamedTuple):

@@ -27,6 +27,7 @@ from ..filesystem.operations import write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..groups.offsets import CommittedOffset, GroupOffsets
+from ..recovery.producer_state import Producer
 from ..tiers.address import TierAddress, tier_address
 from ..tiers.files.filesystem import TOPICS_FILE, TieredFiles
 from ..tiers.local_storage import FOLDER, LocalStorageTier
@@ -37,7 +38,6 @@ from ..transfer.choosing import OnComplete, OnDamage, note_nothing, raise_damage
 from ..transfer.groups import Groups, commit_groups
 from ..transfer.pieces import CopiedPartition
 from ..transfer.to_directory import copy_to_directory
-from ..writing.checked_appends import Producer
 from ..writing.log import Log
 
 

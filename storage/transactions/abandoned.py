@@ -20,7 +20,7 @@ from ..format.constants import NO_TIMESTAMP
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..reading.reader import LogReader
-from ..writing.checked_appends import Producer
+from ..recovery.producer_state import Producer
 from .ending import Ending, open_logs, write_marker
 from .states import PREPARED, UNFINISHED, TransactionStates, state_text
 from .transactional_id import TransactionalIdLock

@@ -39,7 +39,7 @@ from ..format.constants import INT32_MAX
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..groups.offsets import CommittedOffset, GroupOffsets, commit_batches
-from ..writing.checked_appends import Producer
+from ..recovery.producer_state import Producer
 from ..writing.log import Log
 from .background_sync import BackgroundSync
 from .counted import check_counted

@@ -13,7 +13,7 @@ from ..directory.manager import LogManager
 from ..errors import ProducerFencedError, UnknownTopicOrPartitionError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
-from ..writing.checked_appends import Producer
+from ..recovery.producer_state import Producer
 from ..writing.log import Log
 from .states import PREPARED, UNDECIDED, TransactionStates
 from .transaction import completed_state, prepared_state, ungrouped

@@ -18,7 +18,7 @@ from ..errors import InvalidTxnStateError, LogDirLockedError, LogStoreError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue
 from ..reading.reader import LogReader
-from ..writing.checked_appends import Producer
+from ..recovery.producer_state import Producer
 from .abandoned import OpenPartition, OpenTransaction, epoch_of_records, open_transactions
 from .coordinator import TRANSACTION_TIMEOUT_MS
 from .states import UNDECIDED, UNFINISHED, TransactionStates, state_text

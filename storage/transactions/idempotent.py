@@ -11,8 +11,9 @@ from ..errors import LogStoreError, StorageError, UnfinishedAppendError, text_of
 from ..format.files.file_names import TopicPartition
 from ..format.tables import Records
 from ..format.v2 import BatchFields
+from ..recovery.producer_state import Producer
 from ..text import counted
-from ..writing.checked_appends import AppendInfo, Producer, repeated_append
+from ..writing.append_info import AppendInfo, repeated_append
 from ..writing.log import Log
 from .producer_ids import allot_producer_id, is_known
 from .states import TransactionStates

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TopicPartitions, TransactionLogValue, TransactionState
-from ..writing.checked_appends import Producer
+from ..recovery.producer_state import Producer
 
 COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,

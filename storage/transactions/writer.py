@@ -10,7 +10,7 @@ from ..errors import TransactionRefusedError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..format.v2 import EncodedBatches
-from ..writing.checked_appends import AppendInfo
+from ..writing.append_info import AppendInfo
 from ..writing.log import Log
 from .states import TransactionStates, state_text
 from .transaction import Transaction

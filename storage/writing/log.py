@@ -17,18 +17,13 @@ from ..format.internal import control_records
 from ..format.tables import BatchHeaders, Bytes, Records
 from ..reading.marks import Marks
 from ..recovery.producer_snapshots import snapshots_outside, write_snapshot
-from ..recovery.producer_state import Marker, Origin, ProducerBatch, ProducerUpdate
+from ..recovery.producer_state import Marker, Origin, Producer, ProducerBatch, ProducerUpdate, produced_batch
 from ..recovery.segment_recovery import assign_epochs, read_markers
 from ..segment.joining import Holes, leave_gaps
 from ..segment.walk import Window
 from ..segment.writer import LogSegment
-from .checked_appends import (
-    AppendInfo,
-    CheckedAppends,
-    Producer,
-    produced_batch,
-    repeated_append,
-)
+from .append_info import AppendInfo, repeated_append
+from .checked_appends import CheckedAppends
 from .checks.batches import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
 from .checks.records import Compression, bytes_in_batch, target_compression, validate_columns
 

@@ -33,9 +33,9 @@ from ...format.constants import (
     TRANSACTIONAL_MASK,
 )
 from ...format.tables import Int64s
-from ...recovery.producer_state import Origin
+from ...recovery.producer_state import Origin, produced_batch
 from ...recovery.producer_state_manager import ProducerStateManager
-from ...writing.checked_appends import AppendInfo, produced_batch, repeated_append
+from ...writing.append_info import AppendInfo, repeated_append
 from ...writing.checks.batches import analyze, validate_and_assign_offsets
 from ...writing.checks.checked_batch import CheckedBatch
 from ..commit_log import CommitLog

@@ -21,7 +21,7 @@ from ...errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from ...writing.checked_appends import Producer
+from ...recovery.producer_state import Producer
 from ..commit_log import CommitLog
 from ..commits.commit import (
     ClientTransaction,

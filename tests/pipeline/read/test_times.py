@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark_commitlog import commitlog_sink, read_table
 from pyspark_commitlog.storage import BatchFields, LogManager
 from pyspark_commitlog.storage.format.v2 import encode_batches
-from pyspark_commitlog.storage.writing.log import Producer
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from tests.cli.in_process import commitlog
 from tests.pipeline.read.kafka_sources import Batches, Sources
 from tests.support.kafka.broker import ProducerRecord, Step, Topic, create_topics, java_produce

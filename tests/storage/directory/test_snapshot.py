@@ -18,8 +18,8 @@ from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.retention.apply import retain
-from pyspark_commitlog.storage.writing.log import Producer
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points

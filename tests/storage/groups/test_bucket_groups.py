@@ -20,7 +20,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
 from pyspark_commitlog.storage.groups.bucket_groups import BucketGroups
 from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence, TransactionalOffsets
 from pyspark_commitlog.storage.groups.offsets import GroupOffsets
-from pyspark_commitlog.storage.writing.checked_appends import Producer
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from tests.support.logs.transactions import write_transactional
 from tests.support.stores.filling import make_topic
 from tests.support.stores.served import ServedStores

@@ -27,7 +27,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
 from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups
 from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.writing.checked_appends import Producer
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem

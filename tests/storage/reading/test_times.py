@@ -22,11 +22,11 @@ from pyspark_commitlog.storage.reading.fetch import Timespan
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.reading.watcher import LogWatcher
-from pyspark_commitlog.storage.recovery.producer_state import Origin
+from pyspark_commitlog.storage.recovery.producer_state import Origin, Producer
 from pyspark_commitlog.storage.segment.joining import Holes
 from pyspark_commitlog.storage.segment.reader import SegmentReader
 from pyspark_commitlog.storage.segment.walk import Window
-from pyspark_commitlog.storage.writing.log import Log, Producer
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS, append, open_files, open_log, open_reader, records
 

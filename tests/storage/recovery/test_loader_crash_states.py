@@ -16,7 +16,8 @@ import pytest
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptRecordError
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.writing.log import Log, Producer
+from pyspark_commitlog.storage.recovery.producer_state import Producer
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort
 from tests.support.logs.building import batch, committed, end_transaction, rows, write_transactional

@@ -20,9 +20,10 @@ from pyspark_commitlog.storage.reading.watcher import LogWatcher
 from pyspark_commitlog.storage.recovery.producer_state import (
     EXPIRATION_CHECK_INTERVAL_MS as INTERVAL_MS,
     PRODUCER_ID_EXPIRATION_MS as DAY_MS,
+    Producer,
 )
 from pyspark_commitlog.storage.segment.walk import LogContext
-from pyspark_commitlog.storage.writing.log import Log, Producer
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS, append, config, end_transaction, open_log, records, write_transactional
 

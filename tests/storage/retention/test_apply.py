@@ -17,6 +17,7 @@ from pyspark_commitlog.storage.errors import LogDirLockedError, OffsetOutOfRange
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks
 from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.retention import apply
 from pyspark_commitlog.storage.retention.apply import preview_retention, retain
 from pyspark_commitlog.storage.retention.plan import RetentionOptions
@@ -24,7 +25,7 @@ from pyspark_commitlog.storage.retention.policies import TimeRetention
 from pyspark_commitlog.storage.retention.report import RetentionReport
 from pyspark_commitlog.storage.retention.survey import LogFacts, survey_log
 from pyspark_commitlog.storage.writing.locks import MAINTENANCE_LOCK_FILE
-from pyspark_commitlog.storage.writing.log import Log, Producer
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.logs.building import (
     NOW_MS,

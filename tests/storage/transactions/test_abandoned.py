@@ -11,6 +11,7 @@ from pyspark_commitlog.storage.errors import (
     StorageError,
     TransactionRefusedError,
 )
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.transactions import abandoned
 from pyspark_commitlog.storage.transactions.abandoned import (
     Resolution,
@@ -22,7 +23,6 @@ from pyspark_commitlog.storage.transactions.abandoned import (
 from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
 from pyspark_commitlog.storage.transactions.states import TransactionStates
-from pyspark_commitlog.storage.writing.log import Producer
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import write_transactional

@@ -32,6 +32,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     partition_for,
 )
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.transactions import background_sync
 from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
@@ -39,7 +40,7 @@ from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_I
 from pyspark_commitlog.storage.transactions.states import LEGAL, TransactionStates, check_legal
 from pyspark_commitlog.storage.transactions.transaction import Transaction, TransactionPart
 from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
-from pyspark_commitlog.storage.writing.log import Log, Producer
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail, tear
 from tests.support.disk.memory_filesystem import MemoryFileSystem

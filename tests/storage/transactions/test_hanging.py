@@ -14,6 +14,7 @@ from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogDirLockedE
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.internal.internal_topics import TransactionState
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.hanging import (
     abort_transaction,
@@ -24,7 +25,6 @@ from pyspark_commitlog.storage.transactions.hanging import (
 from pyspark_commitlog.storage.transactions.states import TransactionStates
 from pyspark_commitlog.storage.transactions.transaction import grouped
 from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
-from pyspark_commitlog.storage.writing.log import Producer
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import NOW_MS, append, committed, end_transaction, rows, write_transactional

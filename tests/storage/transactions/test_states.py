@@ -21,6 +21,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     TransactionLogValue,
     TransactionState,
 )
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.transactions.abandoned import open_transactions
 from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.producer_ids import (
@@ -37,7 +38,6 @@ from pyspark_commitlog.storage.transactions.transaction import (
     prepared_state,
     ungrouped,
 )
-from pyspark_commitlog.storage.writing.checked_appends import Producer
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.transactions import APP, PARTITIONS, TOPIC, Query, content, encoded, expected, manage
 

@@ -27,7 +27,8 @@ from pyspark_commitlog.storage.filesystem.operations import read_file
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer
+from pyspark_commitlog.storage.recovery.producer_state import Producer
+from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.checks.checked_batch import CheckedBatch, check_batch
 from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.writing.checks.test_batches import Rec, batch

@@ -14,7 +14,7 @@ from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.segment.writer import LogSegment
-from pyspark_commitlog.storage.writing.checked_appends import AppendInfo
+from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from pyspark_commitlog.storage.writing.durability import Durability, FailStop
 from pyspark_commitlog.storage.writing.log import Log

@@ -13,6 +13,7 @@ from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Records
 from pyspark_commitlog.storage.format.v2 import LAYOUT, BatchFields, EncodedBatches, encode_batches
 from pyspark_commitlog.storage.kernels.murmur2 import partitions_of
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.writing.forwarding import (
     FetchAnswer,
     Forwarded,
@@ -22,7 +23,7 @@ from pyspark_commitlog.storage.writing.forwarding import (
     to_message_sets,
     visible_records,
 )
-from pyspark_commitlog.storage.writing.log import Log, Producer
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.logs.building import open_log, records
 
 LARGE = 1 << 20

@@ -8,9 +8,11 @@ from random import Random
 import pytest
 
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer, begin_plain
+from pyspark_commitlog.storage.recovery.producer_state import Producer
+from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from pyspark_commitlog.storage.writing.log import Log
+from pyspark_commitlog.storage.writing.plain_appends import begin_plain
 from tests.storage.writing.test_checked_appends import DIRECTORY, Pair
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem

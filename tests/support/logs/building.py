@@ -20,8 +20,9 @@ from pyspark_commitlog.storage.reading.follower import LogFollower
 from pyspark_commitlog.storage.reading.marks import Checkpoints, KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, PlainBatch
+from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.log import Log
+from pyspark_commitlog.storage.writing.plain_appends import PlainBatch
 from tests.support.clock import ManualClock
 
 NOW_MS = 1_700_000_000_000

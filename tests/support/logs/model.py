@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.retention.apply import retain
-from pyspark_commitlog.storage.writing.checked_appends import AppendInfo
+from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem

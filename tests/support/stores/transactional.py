@@ -15,7 +15,8 @@ from pyspark_commitlog.storage.bucket import (
 )
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.reading.aborted import Isolation
-from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer
+from pyspark_commitlog.storage.recovery.producer_state import Producer
+from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.support.logs.building import batch, config
 

@@ -23,9 +23,10 @@ from pyspark_commitlog.storage.errors import OffsetOutOfRangeError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.retention.apply import retain
 from pyspark_commitlog.storage.verify.log import verify_log
-from pyspark_commitlog.storage.writing.log import Log, Producer
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.logs.building import records
 from tests.torture.suite import Case, Run, Suite, quiet
 

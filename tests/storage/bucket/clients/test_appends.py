@@ -23,7 +23,7 @@ from pyspark_commitlog.storage.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
 )
-from pyspark_commitlog.storage.writing.checked_appends import AppendInfo
+from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import commit_log

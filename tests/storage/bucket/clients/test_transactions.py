@@ -38,7 +38,8 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from pyspark_commitlog.storage.reading.aborted import Isolation
-from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer
+from pyspark_commitlog.storage.recovery.producer_state import Producer
+from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from tests.support.clock import ManualClock
 from tests.support.logs.building import batch, config, records
