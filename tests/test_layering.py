@@ -52,8 +52,10 @@ FLOORS = {
         replica
         log plain_appends
         checked_appends
-        shared_log forwarding
-        durability sharing
+        shared_log
+        rolling
+        bounds
+        durability sharing forwarding
         locks checks append_info
         """,
     "storage/writing/checks": """

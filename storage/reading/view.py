@@ -268,6 +268,10 @@ class LogView:
         """The offset the next record will get."""
         return self._log_end_offset
 
+    def move_start(self, offset: int) -> None:
+        """Moves the log start to ``offset``, of this object alone: a writer then writes it to the checkpoints."""
+        self._log_start_offset = offset
+
     def move_end(self, offset: int) -> None:
         """Moves the log end to ``offset``, after the active segment and the producers were updated up to there."""
         self._log_end_offset = offset
@@ -288,6 +292,18 @@ class LogView:
     @producers.setter
     def producers(self, producers: ProducerStateManager) -> None:
         self._producers = producers
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch of the log, which a writer gives to batches; 0 if the log has none."""
+        latest = self.epochs.latest
+        return latest.epoch if latest else 0
+
+    def rebuild_producers(self) -> None:
+        """Reads the state of the producers at the log end from the files again, after some were cut or removed."""
+        self.producers = self._loader().producers_at(self._log_end_offset, self.segments)
+        self.producers.on_high_watermark(self._log_end_offset)
+        self._forget_outcomes()
 
     def _find_producers(self) -> ProducerStateManager:
         loader = self._loader_of(self._marks)

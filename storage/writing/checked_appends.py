@@ -137,7 +137,7 @@ class CheckedAppends(SharedLog):
         size = len(buffers[0]) + len(buffers[1])
         with self._fail_stop.changing:
             self.epochs.assign(self.leader_epoch, batch.base_offset)
-            self._make_room(size, batch.max_timestamp, batch.base_offset, batch.last_offset)
+            self._rolling.make_room(size, batch.max_timestamp, batch.base_offset, batch.last_offset)
             self._index_aborted(update)
             self.segments.active.append_batch(buffers, size, batch.last_offset, batch.max_timestamp)
             self._note_appended(update)

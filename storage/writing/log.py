@@ -9,19 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from ..errors import InvalidOffsetError, RecordBatchTooLargeError, UnexpectedAppendOffsetError
+from ..errors import RecordBatchTooLargeError, UnexpectedAppendOffsetError
 from ..format import v2
-from ..format.constants import INT32_MAX, NO_TIMESTAMP, Codec
-from ..format.files import file_names
+from ..format.constants import NO_TIMESTAMP, Codec
 from ..format.internal import control_records
 from ..format.tables import BatchHeaders, Bytes, Records
-from ..reading.marks import Marks
-from ..recovery.producer_snapshots import snapshots_outside, write_snapshot
 from ..recovery.producer_state import Marker, Origin, Producer, ProducerBatch, ProducerUpdate, produced_batch
 from ..recovery.segment_recovery import assign_epochs, read_markers
 from ..segment.joining import Holes, leave_gaps
 from ..segment.walk import Window
-from ..segment.writer import LogSegment
 from .append_info import AppendInfo, repeated_append
 from .checked_appends import CheckedAppends
 from .checks.batches import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
@@ -232,7 +228,7 @@ class Log(CheckedAppends):
             assign_epochs(self.epochs, window.headers)
             unwritten = window
             while len(unwritten.headers):
-                count = self._fitting(unwritten.headers)
+                count = self._rolling.make_room_for(unwritten.headers)
                 part, unwritten = (
                     unwritten._replace(headers=unwritten.headers[:count]),
                     unwritten._replace(headers=unwritten.headers[count:]),
@@ -248,134 +244,12 @@ class Log(CheckedAppends):
             int(table["size"].sum()),
         )
 
-    def _fitting(self, headers: BatchHeaders) -> int:
-        """Returns the number of batches that fit the active segment; rolls it first if none does."""
-        first = headers.table[0]
-        last_offset = int(first["last_offset"])
-        is_exact = first["magic"] >= v2.MAGIC  # an older batch's header contains only its last offset
-        base_offset = int(first["base_offset"]) if is_exact else last_offset - INT32_MAX
-        self._make_room(int(first["size"]), int(first["max_timestamp"]), base_offset, last_offset)
-        return self.segments.active.fitting(headers)
-
     def _write_part(self, part: Window, update: ProducerUpdate) -> None:
         """Writes batches to the active segment, and updates the producers and the log end."""
         self._index_aborted(update)
         data = part.buffer[int(part.headers.table["position"][0]) : part.headers.end]
         self.segments.active.append(data, part.headers)
         self._note_appended(update)
-
-    # Deleting and truncating
-
-    def delete_records(self, before_offset: int) -> int:
-        """Raises the log start offset to ``before_offset``, or to the high watermark for -1; returns the log start.
-
-        Durable on return; the next retention deletes segments that are wholly below it. Raises PolicyViolationError for
-        a topic that is only compacted, and OffsetOutOfRangeError above the high watermark.
-        """
-        with self._writing():
-            self._sync()
-            offset = self.start_without_records(before_offset)
-            self._raise_log_start(offset)
-            return self._log_start_offset
-
-    def _raise_log_start(self, offset: int) -> None:
-        with self._fail_stop.changing:  # a log start that is not written must not stay
-            self._log_start_offset, self.lost = offset, None
-            self._write_marks()
-        self.epochs.truncate_from_start(self._log_start_offset)
-        self.producers.on_log_start_offset_increased(self._log_start_offset)
-
-    def raise_start_in_tier(self, offset: int) -> None:
-        """Raises the log start to ``offset``, below which a tier has records that no reader may see any more.
-
-        Durable on return. Raises as :meth:`delete_records`.
-        """
-        if self.in_tier is None or offset > self.in_tier.stop:
-            self.delete_records(offset)
-            return
-        with self._writing():
-            self._sync()
-            self.start_without_records(offset)  # raises if records may not be deleted
-            tiered = self.in_tier
-            if tiered is not None and offset > tiered.start:
-                self.remote, self.lost = range(offset, tiered.stop) if offset < tiered.stop else None, None
-                with self._fail_stop.changing:
-                    self._write_marks()
-
-    def truncate_to(self, offset: int) -> None:
-        """Removes all batches that reach ``offset`` or lie above it; does nothing if the log ends at or below it.
-
-        A batch is removed as a whole, so the log may end below ``offset``. (Kafka then still reports ``offset`` as the
-        end until it is restarted.) The recovery point is lowered first: a crash at any later step leaves a log that
-        opens, with none, some or all of the batches removed. Raises InvalidOffsetError for a negative offset.
-        """
-        if offset < 0:
-            raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}, which is below 0")
-        with self._writing(), self._durability.syncing, self._fail_stop.changing:
-            if offset >= self._log_end_offset:
-                self.epochs.truncate_from_end(self._log_end_offset)
-            elif offset < self.segments.first.base_offset:
-                self._start_at(offset)
-            else:
-                self._cut_at(offset)
-
-    def _cut_at(self, offset: int) -> None:
-        holding = self.segments.reaching(offset)[0]  # a batch that reaches the offset is removed whole
-        self._lower_marks(holding.base_offset, min(self._log_start_offset, offset))
-        for segment in reversed(self.segments.reaching(offset)[1:]):
-            self.segments.remove(segment)
-            segment.remove_files()
-        active = self.segments.active
-        active.truncate_to(offset)
-        active.resize_indexes()
-        self._log_end_offset = active.next_offset()
-        if self._log_end_offset < self._log_start_offset:  # both were in a batch that is removed whole
-            self._lower_marks(self._log_end_offset, self._log_end_offset)
-        self.epochs.truncate_from_end(self._log_end_offset)
-        self._after_cut()
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Deletes all records, and begins an empty log at ``offset``.
-
-        Writes the log start first: a crash at any later step leaves a log that shows no records below ``offset``, and
-        all, some or none of those above it. Raises InvalidOffsetError for a negative offset.
-        """
-        if offset < 0:
-            raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}, which is below 0")
-        with self._writing(), self._durability.syncing, self._fail_stop.changing:
-            self._start_at(offset)
-
-    def _start_at(self, offset: int) -> None:
-        self._lower_marks(0, offset)
-        for segment in reversed(list(self.segments)):
-            self.segments.remove(segment)
-            segment.remove_files()
-        self.segments.add(LogSegment.create(self.context, offset))
-        self.epochs.clear()
-        self._log_end_offset = offset
-        self._after_cut()
-
-    def _lower_marks(self, recovery_point: int, log_start_offset: int) -> None:
-        self._durability.lower_to(recovery_point)
-        self._log_start_offset = log_start_offset
-        self.checkpoints.write(Marks(self._durability.recovery_point, log_start_offset))
-
-    def _after_cut(self) -> None:
-        """Removes snapshots of removed offsets, rebuilds the producer state and writes it, and syncs everything."""
-        for name in self.context.filesystem.list(self.context.directory):
-            offset = file_names.base_offset_of(name) if name.endswith(file_names.SNAPSHOT) else None
-            if offset is not None and snapshots_outside([offset], self._log_start_offset, self._log_end_offset):
-                self.context.filesystem.remove(file_names.join(self.context.directory, name))
-        self.producers = self._loader().producers_at(self._log_end_offset, self.segments)
-        self.producers.on_high_watermark(self._log_end_offset)
-        self._forget_outcomes()
-        self._sharing.note_active()
-        if self._log_end_offset > self.segments.first.base_offset:
-            write_snapshot(self.context, self.producers, sync=True)
-        self.segments.active.sync(with_indexes=True)
-        self.context.filesystem.sync_directory(self.context.directory)
-        self._durability.note_synced(self._log_end_offset)
-        self._write_marks()
 
 
 @lru_cache(maxsize=1024)  # so that many transactions may end at once

@@ -9,18 +9,16 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from ..errors import LockHeldError, StorageError
+from ..errors import InvalidOffsetError, LockHeldError, StorageError
 from ..filesystem.operations import make_directory_durably, not_a_link
 from ..filesystem.port import FileStatus
-from ..format.constants import INT32_MAX
 from ..format.files import file_names
-from ..reading.marks import Checkpoints, Marks
+from ..reading.marks import Checkpoints
 from ..reading.reader import LogReader
-from ..recovery.producer_snapshots import write_snapshot
 from ..recovery.view import LoadedLog
 from ..segment.collection import LogSegments
 from ..segment.walk import LogContext
-from ..segment.writer import LogSegment
+from .bounds import Bounds
 from .durability import Durability, FailStop
 from .locks import (
     APPEND_LOCK_FILE,
@@ -30,6 +28,7 @@ from .locks import (
     wait_for_lock,
     write_holder,
 )
+from .rolling import Rolling
 from .sharing import Sharing
 
 logger = logging.getLogger(__name__)
@@ -44,6 +43,8 @@ class SharedLog(LogReader):
         self._sharing = Sharing(context, self)
         self._fail_stop = FailStop(context)
         self._durability = Durability(context, self._fail_stop)
+        self._bounds = Bounds(self, self._fail_stop, self._durability, self._sharing)
+        self._rolling = Rolling(self, self._fail_stop, self._durability, self._sharing, self._bounds)
         make_directory_durably(context.filesystem, not_a_link(context.filesystem, context.directory))
         super().__init__(context, checkpoints)
 
@@ -73,14 +74,7 @@ class SharedLog(LogReader):
         super()._take(loaded)
         self._durability.note_synced(loaded.recovery_point)  # the log end: loading syncs
         self._sharing.note_active()
-        self._snapshot_offset = loaded.log_end_offset  # of the last snapshot this log wrote, as loading did,
-        self._snapshot_size = self.segments.active.size  # and the size of the active segment then
-
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch stamped on appended batches: the newest in the checkpoint."""
-        latest = self.epochs.latest
-        return latest.epoch if latest else 0
+        self._rolling.note_loaded()
 
     @property
     def recovery_point(self) -> int:
@@ -182,7 +176,7 @@ class SharedLog(LogReader):
         with self._writing():
             write_holder(self.context, holder)
             if self._durability.recovery_point > (self.checkpoints.read().recovery_point or 0):
-                self._write_marks()  # otherwise intact, synced segments would be recovered again
+                self._bounds.write_marks()  # otherwise intact, synced segments would be recovered again
             with self._durability.syncing:
                 self.segments.close()
                 self._take(self._load_durably(may_finish_swaps=True))
@@ -255,7 +249,7 @@ class SharedLog(LogReader):
         """Syncs the log, then writes recovery point and log start to the checkpoints, which makes recovery short."""
         with self._writing():
             self._sync()
-            self._write_marks()
+            self._bounds.write_marks()
 
     def write_snapshot(self, *, lag_bytes: int = 0) -> None:
         """Writes a producer snapshot at the log end, so that opening the log need not read the batches before it.
@@ -264,16 +258,7 @@ class SharedLog(LogReader):
         it is at the base of a segment. Not synced: the loader ignores a snapshot that a crash damaged.
         """
         with self._writing():
-            active = self.segments.active
-            lag = active.size - self._snapshot_size if self._snapshot_offset >= active.base_offset else active.size
-            if lag <= lag_bytes or self._log_end_offset == self.segments.first.base_offset:
-                return
-            write_snapshot(self.context, self.producers)
-            holding = self.segments.floor(self._snapshot_offset)
-            if holding is None or holding.base_offset != self._snapshot_offset:
-                stale = file_names.segment_file(self._snapshot_offset, file_names.SNAPSHOT)
-                self.context.filesystem.remove(file_names.join(self.context.directory, stale))
-            self._snapshot_offset, self._snapshot_size = self._log_end_offset, active.size
+            self._rolling.write_snapshot(lag_bytes=lag_bytes)
 
     def _sync(self) -> None:
         self._durability.sync_all(self.segments.active, self._log_end_offset)
@@ -281,85 +266,61 @@ class SharedLog(LogReader):
     def _acknowledge(self, *, transactional: bool) -> None:
         self._durability.acknowledge(self.segments.active, self._log_end_offset, transactional=transactional)
 
-    def _write_marks(self) -> None:
-        """Writes recovery point and log start to the checkpoints.
-
-        Never lowers the log start, which another process may have raised since. Keeps the log start of a broker whose
-        remote storage has earlier offsets: it would delete them. Keeps one below lost segments: nobody deleted them.
-        """
-        start = self._log_start_offset = max(self._log_start_offset, self.checkpoints.read().log_start_offset)
-        for elsewhere in (self.lost, self.remote):
-            if elsewhere is not None and self._log_start_offset == elsewhere.stop:
-                start = elsewhere.start
-        self.checkpoints.write(Marks(self._durability.recovery_point, start))
-
     # Rolling
 
     def roll(self) -> None:
         """Closes the active segment and begins a new one at the log end; does nothing if the active one is empty."""
         with self._writing():
-            if self.segments.active.size:
-                with self._fail_stop.changing:
-                    self._roll()
+            self._rolling.roll()
 
-    def _roll(self) -> None:
-        """Closes the active segment, which is not empty, and begins one at the log end.
+    # Deleting and truncating
 
-        The steps, with what is on disk after a crash that follows each:
+    def delete_records(self, before_offset: int) -> int:
+        """Raises the log start offset to ``before_offset``, or to the high watermark for -1; returns the log start.
 
-        1. closes and syncs the old segment: the old segment;
-        2. writes a snapshot and an empty ``.log``, and syncs the directory: both, or before the sync one or none;
-        3. writes the recovery point: everything. The next opening checks only the new segment.
-
-        Nothing is appended to the new segment before step 3 has ended. If another process holds the lock of the
-        checkpoints for longer than the file system waits, step 3 is left out: the next opening checks the old segment
-        too.
+        Durable on return; the next retention deletes segments that are wholly below it. Raises PolicyViolationError for
+        a topic that is only compacted, and OffsetOutOfRangeError above the high watermark.
         """
-        with self._durability.syncing:
-            self.segments.active.become_inactive()
-            write_snapshot(self.context, self.producers, sync=True)
-            self._begin_segment(self._log_end_offset)
-            self._durability.note_synced(self._log_end_offset)
-            try:
-                self._write_marks()
-            except LockHeldError as error:
-                logger.warning("%s The recovery point of %s is written later", error, self.context.directory)
+        with self._writing():
+            self._sync()
+            self._bounds.raise_start(self.start_without_records(before_offset))
+            return self._log_start_offset
 
-    def _make_room(self, size: int, max_timestamp: int, base_offset: int, last_offset: int) -> None:
-        """Rolls the active segment unless a batch of ``size`` bytes fits it.
+    def raise_start_in_tier(self, offset: int) -> None:
+        """Raises the log start to ``offset``, below which a tier has records that no reader may see any more.
 
-        ``max_timestamp`` (ms) and ``last_offset`` are the largest of the batch. ``base_offset``: of the segment that
-        begins with it, if the active one is empty and too far below.
+        Durable on return. Raises as :meth:`delete_records`.
         """
-        if not self.segments.active.should_roll(size, max_timestamp, last_offset):
+        if self.in_tier is None or offset > self.in_tier.stop:
+            self.delete_records(offset)
             return
-        with self._durability.syncing:
-            if self.segments.active.size:
-                self._roll()
-            if last_offset - self.segments.active.base_offset > INT32_MAX:
-                self._skip_to(base_offset)
+        with self._writing():
+            self._sync()
+            self.start_without_records(offset)  # raises if records may not be deleted
+            self._bounds.raise_start_in_tier(offset)
 
-    def _skip_to(self, base_offset: int) -> None:
-        """Begins a segment at ``base_offset``, if that is too far above the base of the active segment, which is empty.
+    def truncate_to(self, offset: int) -> None:
+        """Removes all batches that reach ``offset`` or lie above it; does nothing if the log ends at or below it.
 
-        Recreates the empty segment and keeps it: by its inode, other processes notice that the log was rolled.
+        A batch is removed as a whole, so the log may end below ``offset``. (Kafka then still reports ``offset`` as the
+        end until it is restarted.) Durable on return; after a crash before it, the log opens, with none, some or all of
+        the batches removed. Raises InvalidOffsetError for a negative offset.
         """
-        empty = self.segments.active
-        self.segments.remove(empty)
-        empty.remove_files()
-        self._begin_segment(empty.base_offset)
-        self.segments.active.trim()
-        self._begin_segment(base_offset)
+        if offset < 0:
+            raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}, which is below 0")
+        with self._writing():
+            self._bounds.truncate_to(offset)
 
-    def _begin_segment(self, base_offset: int) -> None:
-        """Begins an empty active segment; first removes index files of an earlier segment with the same name."""
-        for leftover in (file_names.INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX):
-            self.context.filesystem.remove(
-                file_names.join(self.context.directory, file_names.segment_file(base_offset, leftover))
-            )
-        self.segments.add(LogSegment.create(self.context, base_offset))
-        self.context.filesystem.sync_directory(self.context.directory)
-        self._sharing.note_active()
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Deletes all records, and begins an empty log at ``offset``.
+
+        Durable on return; after a crash before it, the log shows no records below ``offset``, and all, some or none of
+        those above it. Raises InvalidOffsetError for a negative offset.
+        """
+        if offset < 0:
+            raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}, which is below 0")
+        with self._writing():
+            self._bounds.start_at(offset)
 
     # Closing
 
@@ -383,11 +344,8 @@ class SharedLog(LogReader):
 
     def _close_cleanly(self) -> None:
         self._sync()
-        if self._log_end_offset > self.segments.first.base_offset:
-            write_snapshot(self.context, self.producers)
-        self.segments.active.add_closing_time_entry()
-        self.segments.active.trim()
-        self._write_marks()
+        self._rolling.complete()
+        self._bounds.write_marks()
 
     def refresh(self) -> None:
         """Reloads the log, with what other processes appended, deleted or replaced."""

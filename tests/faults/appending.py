@@ -233,9 +233,9 @@ FAULTS = [
         in_directory(interrupted_in_a_cut),
         (
             Mutation(
-                "storage.writing.log:Log.truncate_to",
-                "with self._writing(), self._durability.syncing, self._fail_stop.changing:",
-                "with self._writing():",
+                "storage.writing.bounds:Bounds.truncate_to",
+                "with self._durability.syncing, self._fail_stop.changing:",
+                "if True:",
             ),
         ),
     ),
@@ -246,8 +246,8 @@ FAULTS = [
         in_directory(test_log_truncation.test_a_cut_at_or_above_the_end_only_drops_later_epochs),
         (
             Mutation(
-                "storage.writing.log:Log.truncate_to",
-                "            self.epochs.truncate_from_end(self._log_end_offset)",
+                "storage.writing.bounds:Bounds.truncate_to",
+                "            view.epochs.truncate_from_end(view.log_end_offset)",
                 "            pass",
             ),
         ),

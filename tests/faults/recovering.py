@@ -189,8 +189,8 @@ FAULTS = [
         on_disk(a_rolled_segment_outlives_a_power_cut),
         (
             Mutation(
-                "storage.writing.shared_log:SharedLog._begin_segment",
-                "self.context.filesystem.sync_directory(self.context.directory)",
+                "storage.writing.rolling:Rolling._begin_segment",
+                "context.filesystem.sync_directory(context.directory)",
                 "pass",
             ),
         ),
@@ -201,7 +201,7 @@ FAULTS = [
         "A producer snapshot is written but not synced; after a power cut an older state is used, and "
         "batches are accepted twice.",
         on_disk(producers_outlive_a_power_cut_though_their_records_are_deleted),
-        (Mutation("storage.writing.shared_log:SharedLog._roll", "sync=True", "sync=False"),),
+        (Mutation("storage.writing.rolling:Rolling._roll", "sync=True", "sync=False"),),
     ),
     Fault(
         4,
@@ -219,7 +219,7 @@ FAULTS = [
             Mutation(
                 "storage.writing.shared_log:SharedLog._load_locked",
                 "    finally:\n",
-                "    finally:\n        self.checkpoints.write(Marks(0, 0))\n",
+                "    finally:\n        self.checkpoints.write(self.checkpoints.read()._replace(recovery_point=0))\n",
             ),
         ),
     ),
