@@ -49,17 +49,16 @@ FLOORS = {
         kernels errors clock verdicts
         """,
     "storage/writing": """
-        replica
-        log plain_appends
-        checked_appends
-        shared_log
+        plain_appends replica
+        log
+        shared_log log_end
         rolling
         bounds
         durability sharing forwarding
         locks checks append_info
         """,
     "storage/writing/checks": """
-        checked_batch
+        appends checked_batch
         batches
         old_formats
         records

@@ -1,33 +1,51 @@
-"""Log: one partition's log, open for writing (Kafka's UnifiedLog and LocalLog).
+"""Log: one partition's log, open for writing (Kafka's UnifiedLog and LocalLog): its appends.
 
 An append is synced before it is acknowledged, unless the topic's ``flush.messages`` or ``flush.ms`` relax that, or the
 caller chooses to sync later with :meth:`Log.sync`. Several processes may write the same log (``shared_log``).
+
+Each append checks, then writes: ``checks.appends`` refuses, without a change, what the log must not take, and
+``log_end`` writes the rest. One batch goes by plain numbers, in some 30 µs; by tables, it would take a millisecond.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from ..errors import RecordBatchTooLargeError, UnexpectedAppendOffsetError
+import numpy as np
+
+from ..errors import AppendError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from ..format import v2
 from ..format.constants import NO_TIMESTAMP, Codec
 from ..format.internal import control_records
 from ..format.tables import BatchHeaders, Bytes, Records
-from ..recovery.producer_state import Marker, Origin, Producer, ProducerBatch, ProducerUpdate, produced_batch
-from ..recovery.segment_recovery import assign_epochs, read_markers
-from ..segment.joining import Holes, leave_gaps
-from ..segment.walk import Window
+from ..reading.marks import Checkpoints
+from ..recovery.producer_state import Marker, Origin, Producer
+from ..segment.walk import LogContext
 from .append_info import AppendInfo, repeated_append
-from .checked_appends import CheckedAppends
-from .checks.batches import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
+from .checks.appends import AppendChecks, CheckedSet
+from .checks.batches import FOLLOWING, analyze
+from .checks.checked_batch import CheckedBatch
 from .checks.records import Compression, bytes_in_batch, target_compression, validate_columns
+from .log_end import LogEnd
+from .shared_log import SharedLog
+
+Refusal = AppendError | CorruptRecordError | InvalidRecordError | UnsupportedCompressionTypeError
+_REFUSALS = (AppendError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError)
+
+MARKER_BYTES = 78  # of the batch that ends a transaction
 
 
-class Log(CheckedAppends):
+class Log(SharedLog):
     """Appends to a partition's log, truncates it, and reads it. Belongs to one thread at a time."""
 
-    # Appending
+    def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
+        super().__init__(context, checkpoints)
+        self._checks = AppendChecks(self)
+        self._end = LogEnd(self, self._fail_stop, self._rolling)
+
+    # Batches from anywhere
 
     def append(
         self,
@@ -48,59 +66,80 @@ class Log(CheckedAppends):
         if not analysis.valid_bytes:
             return self._nothing_appended()
         with self._writing():
-            window, log_append_time_ms = self._prepare_set(buffer, analysis, origin, leader_epoch)
-            self._check_set_size(int(window.headers.table["size"].sum()))
-            update = self.producers.prepare(window.headers, origin, read_markers(window)[0])
-            if update.duplicate is not None:
-                info = repeated_append([update.duplicate])
-            else:
-                first_offset = self._log_end_offset  # a wrapper's header has only its last offset
-                info = self._write(window, origin, update, log_append_time_ms)
-                info = info if origin in FOLLOWING else info._replace(first_offset=first_offset)
+            checked = self._checks.sent(buffer, analysis, origin, leader_epoch)
+            first_offset = self._log_end_offset  # a wrapper's header has only its last offset
+            info = self._write(checked)
+            if origin not in FOLLOWING and not info.duplicate:
+                info = info._replace(first_offset=first_offset)
             if sync:
-                self._acknowledge(transactional=bool(window.headers.is_transactional.any()))
+                self._acknowledge(transactional=bool(checked.window.headers.is_transactional.any()))
             return info
+
+    def _write(self, checked: CheckedSet) -> AppendInfo:
+        duplicate = checked.update.duplicate
+        return self._end.write(checked) if duplicate is None else repeated_append([duplicate])
 
     def _nothing_appended(self) -> AppendInfo:
         return AppendInfo(self._log_end_offset, self._log_end_offset - 1, NO_TIMESTAMP, NO_TIMESTAMP, 0)
 
-    def _check_set_size(self, size: int) -> None:
-        limit, partition = self.context.config.segment_bytes, self.context.directory.rpartition("/")[2]
-        if size > limit:
-            raise RecordBatchTooLargeError(
-                f"an append to {partition} has {size} bytes, but segment.bytes allows {limit}: append less at a time "
-                "or raise that setting"
-            )
+    # Single batches of clients
 
-    def _check_sizes(self, headers: BatchHeaders) -> None:
-        """Raises RecordTooLargeError or RecordBatchTooLargeError for a batch that the topic does not accept."""
-        check_batch_sizes(headers, self.context.config)
-        self._check_set_size(int(headers.table["size"].max()))
+    def append_checked(self, batches: Sequence[CheckedBatch], *, sync: bool = True) -> list[AppendInfo | Refusal]:
+        """Appends the batches of several clients, each as :meth:`append` does, under one lock and with one sync.
 
-    def _prepare_set(
-        self, buffer: Bytes, analysis: Analysis, origin: Origin, leader_epoch: int | None
-    ) -> tuple[Window, int]:
-        if origin in FOLLOWING:
-            last_offsets = analysis.headers.table["last_offset"]
-            first = analysis.first_offset if analysis.first_offset >= 0 else int(last_offsets[0])
-            if first < self._log_end_offset:
-                raise UnexpectedAppendOffsetError(
-                    f"{self.context.directory}: replicated batches begin at offset {first}, which is below the log "
-                    f"end, {self._log_end_offset}: fetch from the log end on"
-                )
-            if leave_gaps(analysis.headers, self._log_end_offset) and self.context.holes() is not Holes.ANYWHERE:
-                self.checkpoints.note_holes()
-            return Window(0, buffer[: analysis.valid_bytes], analysis.headers), NO_TIMESTAMP
-        validated = validate_and_assign_offsets(
-            buffer[: analysis.valid_bytes],
-            analysis,
-            start_offset=self._log_end_offset,
-            now_ms=self.context.clock.now_ms(),
-            leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
-            origin=origin,
-            config=self.context.config,
+        Returns, for each batch, the result of its append or the error that refuses it, which concerns no other batch.
+        Changes no buffer. Synced on return, unless ``flush.messages`` or ``flush.ms`` allow more; with ``sync=False``,
+        :meth:`sync_appended` syncs them, without the lock. Raises StorageError if the disk failed: then nothing of this
+        may be acknowledged.
+        """
+        with self._writing():
+            found = [self._append_or_refuse(batch) for batch in batches]
+            appended = [batch for batch, result in zip(batches, found, strict=True) if isinstance(result, AppendInfo)]
+            if sync and appended:
+                self._acknowledge(transactional=any(batch.is_transactional for batch in appended))
+        return found
+
+    def _append_or_refuse(self, batch: CheckedBatch) -> AppendInfo | Refusal:
+        try:
+            if batch.header is not None and batch.may_stay(self.context.config, self.context.clock.now_ms()):
+                return self._append_as_it_is(batch.header, batch.data)
+            return self.append(np.frombuffer(batch.data, dtype=np.uint8), sync=False)
+        except _REFUSALS as refusal:
+            return refusal
+
+    def _append_as_it_is(self, header: v2.Header, data: memoryview) -> AppendInfo:
+        """Appends a batch, changed only in base offset and leader epoch; not synced. Changes no buffer."""
+        batch, update = self._checks.one(header)
+        if update.duplicate is not None:
+            return repeated_append([update.duplicate])
+        return self._end.write_one(batch, update, v2.placed(data, batch.base_offset, self.leader_epoch))
+
+    def is_quick(self, batches: Sequence[CheckedBatch], *, markers: int = 0, sync: bool = True) -> bool:
+        """Whether :meth:`append_checked` would neither sync nor roll a segment nor check more than plain numbers.
+
+        ``markers``: how many markers of the present time are appended before the batches, unsynced.
+        """
+        active, headers = self.segments.active, [batch.header for batch in batches if batch.header is not None]
+        end_offset = self._log_end_offset + markers + sum(header.records for header in headers)
+        latest = max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)
+        size = markers * MARKER_BYTES + sum(len(batch.data) for batch in batches)
+        if markers:
+            latest = max(latest, self.context.clock.now_ms())
+        if len(headers) < len(batches) or active.should_roll(size, latest, end_offset - 1):
+            return False
+        segment_ms = self.context.config.max_segment_ms - active.roll_jitter_ms
+        if headers and not active.size and latest - headers[0].max_timestamp > segment_ms:
+            return False  # the time of an empty segment begins with the first batch
+        return not sync or not self._durability.is_sync_due(
+            end_offset, transactional=any(batch.is_transactional for batch in batches)
         )
-        return Window(0, validated.buffer, validated.headers), validated.log_append_time_ms
+
+    def has_room(self, size: int, records: int, max_timestamp: int) -> bool:
+        """Whether the active segment takes so many bytes and records; ``max_timestamp`` (ms) is the largest."""
+        last_offset = self._log_end_offset + records - 1
+        return self._end.has_begun and not self.segments.active.should_roll(size, max_timestamp, last_offset)
+
+    # What this process encoded
 
     def append_records(
         self, records: Records, fields: v2.BatchFields | None = None, *, sync: bool = True
@@ -127,10 +166,10 @@ class Log(CheckedAppends):
         buffer, headers = batches
         if not len(headers):
             return self._nothing_appended()
-        self._check_sizes(headers)
+        self._checks.check_sizes(headers)
         with self._writing():
-            if len(headers) == 1 and not self._sets_time:
-                info = self._append_one(buffer, headers)
+            if len(headers) == 1 and not self._checks.sets_time:
+                info = self._append_as_it_is(v2.header_of(headers), _first(buffer, headers))
             else:
                 info = self._append_many(buffer, headers)
             if sync:
@@ -138,14 +177,12 @@ class Log(CheckedAppends):
             return info
 
     def _append_many(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
-        repeated = self._find_repeated(headers)
+        repeated = self._checks.find_repeated(headers)
         unwritten = headers[len(repeated) :]
-        if len(unwritten):
-            unwritten = v2.stamp(buffer, unwritten, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
-            info = self._write_stamped(buffer, unwritten)
-        else:
-            info = repeated_append(repeated)
+        info = self._end.write(self._checks.encoded(buffer, unwritten)) if len(unwritten) else repeated_append(repeated)
         return info._replace(first_offset=repeated[0].first_offset) if repeated else info
+
+    # Transactions
 
     def append_transactional(self, batches: v2.EncodedBatches, producer: Producer) -> AppendInfo:
         """Appends batches to the open transaction of ``producer``, or begins one; not synced.
@@ -158,24 +195,20 @@ class Log(CheckedAppends):
         buffer, headers = batches
         if not len(headers):
             return self._nothing_appended()
-        self._check_sizes(headers)
+        self._checks.check_sizes(headers)
         with self._writing():
             known = self.producers.last_entry(producer.id)
             if known is not None and known.in_transaction and known.epoch < producer.epoch:
                 self.end_transaction(Producer(producer.id, known.epoch + 1), commit=False)
-            if len(headers) == 1 and not self._sets_time:
-                return self._append_one_of(producer, buffer, headers)
-            headers = v2.stamp_producer(
-                buffer,
-                headers,
-                base_offset=self._log_end_offset,
-                leader_epoch=self.leader_epoch,
-                producer_id=producer.id,
-                producer_epoch=producer.epoch,
-                base_sequence=self.next_sequence(producer),
-                transactional=True,
-            )
-            return self._write_stamped(buffer, headers)
+            if len(headers) == 1 and not self._checks.sets_time:
+                header = self._checks.one_of(producer, v2.header_of(headers))
+                batch, update = self._checks.one(header)
+                return self._end.write_one(batch, update, v2.produced(_first(buffer, headers), header))
+            return self._end.write(self._checks.transactional(buffer, headers, producer))
+
+    def next_sequence(self, producer: Producer) -> int:
+        """Returns the next sequence of the producer: the number of records that it wrote in its epoch, modulo 2^31."""
+        return self._checks.next_sequence(producer)
 
     def end_transaction(
         self, producer: Producer, *, commit: bool, coordinator_epoch: int = 0, now_ms: int | None = None
@@ -193,63 +226,14 @@ class Log(CheckedAppends):
                 timestamp=self.context.clock.now_ms() if now_ms is None else now_ms,
             )
             data = memoryview(_marker_batch(producer, marker))
-            batch = produced_batch(v2.read_header(data), self._log_end_offset)
-            update = self.producers.prepare_batch(batch, marker)
-            self._write_one(batch, update, v2.placed(data, batch.base_offset, self.leader_epoch))
+            batch, update = self._checks.one(v2.read_header(data), marker)
+            self._end.write_one(batch, update, v2.placed(data, batch.base_offset, self.leader_epoch))
 
-    def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
-        """Returns the batches, from the first one on, that the log contains because of an earlier attempt."""
-        repeated: list[ProducerBatch] = []
-        for row in range(len(headers)):
-            duplicate = self.producers.prepare(headers[row : row + 1], Origin.CLIENT).duplicate
-            if duplicate is None:
-                break
-            repeated.append(duplicate)
-        return repeated
 
-    def _write_stamped(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
-        log_append_time_ms = NO_TIMESTAMP
-        if self.context.config.message_timestamp_type == "LogAppendTime":
-            log_append_time_ms = self.context.clock.now_ms()
-            headers = v2.set_append_time(buffer, headers, log_append_time_ms)
-        update = self.producers.prepare(headers, Origin.CLIENT)
-        return self._write(Window(0, buffer, headers), Origin.CLIENT, update, log_append_time_ms)
-
-    def _write(self, window: Window, origin: Origin, update: ProducerUpdate, log_append_time_ms: int) -> AppendInfo:
-        """Writes checked batches, to as many segments as they need.
-
-        After a crash, the disk has some of the batches and perhaps part of the next one, which recovery cuts off; or
-        an entry of the transaction index without its marker, which is dropped when the log is opened.
-        """
-        table = window.headers.table
-        with self._fail_stop.changing:
-            if (table["magic"] < v2.MAGIC).any():
-                self.epochs.clear()
-            assign_epochs(self.epochs, window.headers)
-            unwritten = window
-            while len(unwritten.headers):
-                count = self._rolling.make_room_for(unwritten.headers)
-                part, unwritten = (
-                    unwritten._replace(headers=unwritten.headers[:count]),
-                    unwritten._replace(headers=unwritten.headers[count:]),
-                )
-                if len(part.headers) < len(table):
-                    update = self.producers.prepare(part.headers, origin, read_markers(part)[0])
-                self._write_part(part, update)
-        return AppendInfo(
-            int(table["base_offset"][0]),
-            int(table["last_offset"][-1]),
-            int(table["max_timestamp"].max()),
-            log_append_time_ms,
-            int(table["size"].sum()),
-        )
-
-    def _write_part(self, part: Window, update: ProducerUpdate) -> None:
-        """Writes batches to the active segment, and updates the producers and the log end."""
-        self._index_aborted(update)
-        data = part.buffer[int(part.headers.table["position"][0]) : part.headers.end]
-        self.segments.active.append(data, part.headers)
-        self._note_appended(update)
+def _first(buffer: Bytes, headers: BatchHeaders) -> memoryview:
+    """Returns the first batch of a table."""
+    start = int(headers.table["position"][0])
+    return buffer[start : start + int(headers.table["size"][0])].data
 
 
 @lru_cache(maxsize=1024)  # so that many transactions may end at once

@@ -14,7 +14,7 @@ from ..format.constants import INT32_MAX
 from ..format.tables import last_sequence
 from ..recovery.producer_state import ProducerBatch, ProducerState
 from ..segment.writer import PlacedBatch
-from .checked_appends import CheckedAppends
+from .log import Log
 
 _BASE_OFFSET, _LEADER_EPOCH, _LEADER_EPOCH_AT = struct.Struct(">q"), struct.Struct(">i"), 12
 
@@ -37,10 +37,10 @@ class PlainAppends:
     Begins by :func:`begin_plain`. Takes only batches with which nothing but a write is to be done: no new segment, no
     sync that is due, as that of a transaction's batch always is, no producer that repeats itself or has a new epoch.
     Whether a transaction is open is for the caller to know. The others are for
-    :meth:`CheckedAppends.append_checked`, after :meth:`end`. The results are the same.
+    :meth:`Log.append_checked`, after :meth:`end`. The results are the same.
     """
 
-    def __init__(self, log: CheckedAppends, holding: AbstractContextManager[bool], *, sync: bool) -> None:
+    def __init__(self, log: Log, holding: AbstractContextManager[bool], *, sync: bool) -> None:
         active, config = log.segments.active, log.context.config
         self._log, self._holding, self._sync = log, holding, sync
         self._active, self._leader_epoch = active, log.leader_epoch
@@ -123,7 +123,7 @@ class PlainAppends:
         log = self._log
         with log._fail_stop, log._fail_stop.changing:
             self._active.append_batches(self._batches)
-            log._note_appended(log.producers.prepared(self._states, self._end_offset, self._begun))
+            log._end.note_appended(log.producers.prepared(self._states, self._end_offset, self._begun))
         if self._sync:
             with log._fail_stop:
                 log._acknowledge(transactional=False)
@@ -133,10 +133,10 @@ class PlainAppends:
         self._holding.__exit__(None, None, None)
 
 
-def begin_plain(log: CheckedAppends, *, sync: bool) -> PlainAppends | None:
+def begin_plain(log: Log, *, sync: bool) -> PlainAppends | None:
     """Takes the append lock for plain batches, if that waits for nothing and no other process has appended.
 
-    ``sync``: as for :meth:`CheckedAppends.append_checked`. None: use that; then nothing was done.
+    ``sync``: as for :meth:`Log.append_checked`. None: use that; then nothing was done.
     """
     holding = log.if_alone()
     try:
@@ -145,7 +145,7 @@ def begin_plain(log: CheckedAppends, *, sync: bool) -> PlainAppends | None:
         return None
     try:
         is_sync_due = sync and log._durability.is_sync_due(log.log_end_offset, transactional=False)
-        if is_alone and log.has_begun and not is_sync_due:
+        if is_alone and log._end.has_begun and not is_sync_due:
             return PlainAppends(log, holding, sync=sync)
     except BaseException:
         holding.__exit__(None, None, None)

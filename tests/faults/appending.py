@@ -109,13 +109,13 @@ def one_partition_fails_and_the_others_go_on(disk: MemoryFileSystem) -> None:
     assert rows(open_log("/a-0", filesystem=faulty)) == [(0, b"1")]
 
 
-# The two halves of Log._write_part.
+# The two halves of LogEnd._write_part.
 _INDEXED = """\
     self._index_aborted(update)
 """
 _APPENDED = """\
     data = part.buffer[int(part.headers.table["position"][0]) : part.headers.end]
-    self.segments.active.append(data, part.headers)
+    self._view.segments.active.append(data, part.headers)
 """
 _OFFLINE = """\
 if hasattr(self.context.filesystem, "is_offline"):
@@ -129,7 +129,7 @@ FAULTS = [
         "The append to the transaction index fails after the append to the log; the retry writes the "
         "same records again.",
         in_directory(test_log_appends.test_an_aborted_transaction_is_indexed_before_its_marker_is_written),
-        (Mutation("storage.writing.log:Log._write_part", _INDEXED + _APPENDED, _APPENDED + _INDEXED),),
+        (Mutation("storage.writing.log_end:LogEnd._write_part", _INDEXED + _APPENDED, _APPENDED + _INDEXED),),
     ),
     Fault(
         30,

@@ -13,7 +13,7 @@ from pyspark_commitlog.storage.writing.append_info import AppendInfo
 from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from pyspark_commitlog.storage.writing.log import Log
 from pyspark_commitlog.storage.writing.plain_appends import begin_plain
-from tests.storage.writing.test_checked_appends import DIRECTORY, Pair
+from tests.storage.writing.test_log_checked_appends import DIRECTORY, Pair
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs import building
