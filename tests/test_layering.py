@@ -51,7 +51,7 @@ FLOORS = {
     "storage/writing": """
         plain_appends replica
         log
-        shared_log log_end
+        writable_log log_end
         rolling
         bounds
         durability sharing forwarding

@@ -51,7 +51,7 @@ class SegmentDescription(NamedTuple):
 
 
 class LogView:
-    """The log of a partition, as it was when it was opened or refreshed."""
+    """The log of a partition, as it was when it was opened or refreshed: segments, start, end, epochs, producers."""
 
     passes_damage = False  # see despite_damage
 

@@ -125,7 +125,7 @@ def swap_in(
     """Replace the segments whose base offsets are in ``replaced`` by ``new``, which are ``.cleaned`` and synced.
 
     ``reach`` is the offset after the last batch of ``new``, or after the base offset of its last segment if that is
-    empty. ``segments`` are those of the log, as yielded by :meth:`SharedLog.replacing_segments`: the caller maintains
+    empty. ``segments`` are those of the log, as yielded by :meth:`WritableLog.replacing_segments`: the caller maintains
     the log, and appends wait. Returns the old segments, all ``.deleted``.
 
     Steps, and what a log opened after a crash consists of:

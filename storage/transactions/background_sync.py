@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from ..errors import StorageError
-from ..writing.shared_log import SharedLog
+from ..writing.writable_log import WritableLog
 
 PAUSE_S = 0.03  # after each round
 
@@ -23,7 +23,7 @@ class BackgroundSync:
     A preallocated segment does not grow, so its writer syncs it at the end.
     """
 
-    def __init__(self, logs: Iterable[SharedLog]) -> None:
+    def __init__(self, logs: Iterable[WritableLog]) -> None:
         self.error: StorageError | None = None
         self._begun_sizes = {log: log.segments.active.file_size for log in logs}
         self._is_over = threading.Event()

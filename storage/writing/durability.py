@@ -1,4 +1,11 @@
-"""What of a log is on disk, what may be acknowledged, and what stops writes after a failure of the disk."""
+"""What of a log is on disk, what may be acknowledged, and what stops writes after a failure of the disk.
+
+A log syncs in four calls: ``sync`` all that any process appended, under the append lock; ``checkpoint`` the same, with
+the entries in the checkpoints; ``sync_appended`` what this process appended, from any thread, without the lock;
+``sync_file`` the active file alone, for a process that waits for what others append. An append syncs by
+:meth:`Durability.acknowledge`. Rolls, truncations and closing sync what they change, and report it by
+:meth:`Durability.note_synced`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Log: one partition's log, open for writing (Kafka's UnifiedLog and LocalLog): its appends.
 
 An append is synced before it is acknowledged, unless the topic's ``flush.messages`` or ``flush.ms`` relax that, or the
-caller chooses to sync later with :meth:`Log.sync`. Several processes may write the same log (``shared_log``).
+caller chooses to sync later with :meth:`Log.sync`. Several processes may write the same log (``writable_log``).
 
 Each append checks, then writes: ``checks.appends`` refuses, without a change, what the log must not take, and
 ``log_end`` writes the rest. One batch goes by plain numbers, in some 30 µs; by tables, it would take a millisecond.
@@ -29,7 +29,7 @@ from .checks.batches import FOLLOWING, analyze
 from .checks.checked_batch import CheckedBatch
 from .checks.records import Compression, bytes_in_batch, target_compression, validate_columns
 from .log_end import LogEnd
-from .shared_log import SharedLog
+from .writable_log import WritableLog
 
 Refusal = AppendError | CorruptRecordError | InvalidRecordError | UnsupportedCompressionTypeError
 _REFUSALS = (AppendError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError)
@@ -37,8 +37,8 @@ _REFUSALS = (AppendError, CorruptRecordError, InvalidRecordError, UnsupportedCom
 MARKER_BYTES = 78  # of the batch that ends a transaction
 
 
-class Log(SharedLog):
-    """Appends to a partition's log, truncates it, and reads it. Belongs to one thread at a time."""
+class Log(WritableLog):
+    """Appends to a partition's log, and reads it. Belongs to one thread at a time."""
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         super().__init__(context, checkpoints)
@@ -58,9 +58,9 @@ class Log(SharedLog):
         """Appends encoded batches as a Kafka leader does: checks them, assigns offsets, drops a partial last batch.
 
         ``leader_epoch``: None for the newest in the checkpoint. Synced on return, unless ``flush.messages`` or
-        ``flush.ms`` allow more, or ``sync`` is False: the next :meth:`sync` syncs it. Raises a subclass of
-        AppendError, or CorruptRecordError, for batches that are refused,
-        and StorageError if the disk failed; nothing is visible then.
+        ``flush.ms`` allow more, or ``sync`` is False: the next :meth:`sync` syncs it. Raises a subclass of AppendError,
+        or CorruptRecordError, for batches that are refused, and StorageError if the disk failed; nothing is visible
+        then.
         """
         analysis = analyze(buffer, origin, self.context.config)
         if not analysis.valid_bytes:

@@ -68,7 +68,7 @@ class Sharing:
     def is_file_as_left(self) -> bool:
         """Whether the active segment is the file that this process appended to last, as long as then.
 
-        Who holds the lock, as it left it, need not look for a new segment: only a holder of the lock begins one.
+        Under the lock, if nobody else had it in between, this is enough: only a holder of the lock begins a segment.
         """
         active = self._view.segments.active
         status = self._filesystem.status(active.path(file_names.LOG))

@@ -208,7 +208,7 @@ FAULTS = [
                 "self._context.filesystem.is_offline = self.failure = str(error)",
             ),
             Mutation(
-                "storage.writing.shared_log:SharedLog._writing",
+                "storage.writing.writable_log:WritableLog._writing",
                 "if self._sharing.is_held:",
                 _OFFLINE,
             ),

@@ -261,7 +261,7 @@ FAULTS = [
         on_disk(test_rounds.test_kafka_7322_two_maintenance_jobs_never_work_on_one_log),
         (
             Mutation(
-                "storage.writing.shared_log:SharedLog.maintaining",
+                "storage.writing.writable_log:WritableLog.maintaining",
                 "with take_maintenance_lock(self.context):",
                 "if True:",
             ),

@@ -217,7 +217,7 @@ FAULTS = [
         in_directory(opening_fails_half_way_and_moves_no_mark),
         (
             Mutation(
-                "storage.writing.shared_log:SharedLog._load_locked",
+                "storage.writing.writable_log:WritableLog._load_locked",
                 "    finally:\n",
                 "    finally:\n        self.checkpoints.write(self.checkpoints.read()._replace(recovery_point=0))\n",
             ),

@@ -1,6 +1,8 @@
-"""SharedLog: a log that several processes have open for writing: the steps of loading, syncing, rolling, closing.
+"""WritableLog: a log that is open for writing, whatever is appended: its locks, loading, syncs, rolls, cuts, closing.
 
-What is on disk is the part of :mod:`.durability`; the lock, and what other processes did, that of :mod:`.sharing`.
+Several processes may have it open. Each operation takes the append lock and calls a part: :mod:`.sharing` knows what
+other processes did, :mod:`.durability` what is on disk, :mod:`.rolling` when a segment ends, :mod:`.bounds` where the
+log begins. What appends do is in :mod:`.log`.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ from .sharing import Sharing
 logger = logging.getLogger(__name__)
 
 
-class SharedLog(LogReader):
-    """The part of :class:`Log` that does not depend on what is appended."""
+class WritableLog(LogReader):
+    """A log that is open for writing, by several processes; reads it too. Belongs to one thread at a time."""
 
     _WRITES = True
 
