@@ -127,7 +127,7 @@ class Rolling:
         Replaces the previous one, unless it is at the base of a segment.
         """
         view, active = self._view, self._view.segments.active
-        lag = active.size - self._snapshot_size if self._snapshot_offset >= active.base_offset else active.size
+        lag = active.size - self._snapshot_size if self._snapshot_offset > active.base_offset else active.size
         if lag <= lag_bytes or view.log_end_offset == view.segments.first.base_offset:
             return
         write_snapshot(view.context, view.producers)

@@ -87,6 +87,16 @@ def test_a_snapshot_is_written_once_the_last_one_lags() -> None:
     assert snapshots(parts) == [2]
 
 
+def test_a_snapshot_at_the_base_of_a_segment_is_kept() -> None:
+    parts = Parts(b"0")
+    parts.append(batch(b"1"))
+    parts.rolling.write_snapshot(lag_bytes=0)
+    parts.rolling.roll()
+    parts.append(batch(b"2"))
+    parts.rolling.write_snapshot(lag_bytes=0)
+    assert snapshots(parts) == [2, 3]
+
+
 def test_a_log_without_records_has_no_snapshot() -> None:
     parts = Parts()
     parts.rolling.write_snapshot(lag_bytes=-1)
