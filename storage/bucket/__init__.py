@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     )
     from .commits.state import PartitionState as PartitionState, Slice as Slice, State as State, Topic as Topic
     from .commits.transactions import undecided_offsets as undecided_offsets
-    from .files.filesystem import BucketFileSystem as BucketFileSystem, open_files as open_files
+    from .files.filesystem import (
+        BucketFileSystem as BucketFileSystem,
+        is_kept as is_kept,
+        open_files as open_files,
+    )
     from .files.marks import StateMarks as StateMarks
     from .files.open_files import MadeBytes as MadeBytes, ObjectBytes as ObjectBytes, OpenFile as OpenFile
     from .files.parts import PART_BYTES as PART_BYTES, Parts as Parts, read_range as read_range
@@ -126,7 +130,7 @@ else:
             ],
             "commits.state": ["PartitionState", "Slice", "State", "Topic"],
             "commits.transactions": ["undecided_offsets"],
-            "files.filesystem": ["BucketFileSystem", "open_files"],
+            "files.filesystem": ["BucketFileSystem", "is_kept", "open_files"],
             "files.marks": ["StateMarks"],
             "files.open_files": ["MadeBytes", "ObjectBytes", "OpenFile"],
             "files.parts": ["PART_BYTES", "Parts", "read_range"],

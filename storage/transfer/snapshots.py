@@ -5,7 +5,7 @@ They have the form of a directory's snapshots.
 
 from __future__ import annotations
 
-from ..bucket import CommitLog
+from ..bucket import BucketFileSystem, CommitLog, open_root
 from ..directory.manager import LogManager
 from ..directory.snapshot import LOG_FOLDER, Snapshot, fill_snapshot, read_snapshot
 from ..errors import SnapshotError
@@ -21,14 +21,18 @@ def take_bucket_snapshot(source: LogManager, target: str) -> Snapshot:
 
     Writers do not wait for it. Raises SnapshotError if ``target`` is not empty, CorruptionError, ObjectStoreError.
     """
-    groups = GroupOffsets(source).groups()  # the last update: topics and records are as of this commit
+    assert source.bucket is not None
+    store = source.bucket.store
+    alone = BucketFileSystem(open_root(store.url, store=store))  # others of this process may move the one they share
+    with LogManager.open(alone.root, filesystem=alone, clock=source.clock) as still:
+        groups = GroupOffsets(still).groups()  # the last update: topics and records are as of this commit
 
-    def fill(folder: str) -> None:
-        with LogManager.open(folder, create=True) as copy:
-            list(copy_to_directory(source, copy))
-            commit_groups(groups, copy)
+        def fill(folder: str) -> None:
+            with LogManager.open(folder, create=True) as copy:
+                list(copy_to_directory(still, copy))
+                commit_groups(groups, copy)
 
-    return fill_snapshot(target, source.directory, fill, source.clock)
+        return fill_snapshot(target, source.directory, fill, source.clock)
 
 
 def restore_to_bucket(directory: str, target: CommitLog) -> Snapshot:

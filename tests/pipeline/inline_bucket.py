@@ -16,7 +16,11 @@ from pyspark_commitlog.pipeline.write import classic_session, kept_writers, task
 from pyspark_commitlog.pipeline.write.answers import Written
 from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink, commitlog_sink
 from pyspark_commitlog.pipeline.write.publication import bucket
-from pyspark_commitlog.storage.bucket import CommitLog, open_root, staging
+from pyspark_commitlog.storage.bucket import staging
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.files import filesystem as bucket_files
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.stores.patience import Patience
 from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts, ObjectStore
 from pyspark_commitlog.storage.verdicts import Finding
@@ -41,16 +45,16 @@ class BucketDriver:
     seed: int = 0
     app_id: str = "app"
     kept: dict[Any, Any] = field(default_factory=dict)
-    logs: dict[str, CommitLog] = field(default_factory=dict)
+    logs: dict[str, BucketFileSystem] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.random, self.clock = Random(self.seed), ManualClock()
 
-    def open_root(self, url: str, *, create: bool = False) -> CommitLog:
+    def open_root(self, url: str, *, create: bool = False, store: ObjectStore | None = None) -> CommitLog:
         return open_root(
             url,
             create=create,
-            store=self.store,
+            store=store or self.store,
             check=unchecked,
             clock=self.clock,
             random=self.random,
@@ -64,9 +68,10 @@ class BucketDriver:
     def running(self, **arguments: Any) -> Iterator[CommitLogSink]:
         """Yields the driver's sink; does not close anything at the end."""
         with (
-            mock.patch.object(bucket, "open_root", self.open_root),
+            mock.patch.object(bucket_files, "open_root", self.open_root),
+            mock.patch.object(bucket_files, "open_store", return_value=self.store),
             mock.patch.object(bucket, "open_store", return_value=self.store),
-            mock.patch.object(bucket, "_OPEN_LOGS", self.logs),
+            mock.patch.object(bucket_files, "_of_this_process", self.logs),
             mock.patch.object(staging, "SystemClock", return_value=self.clock),
             mock.patch.object(kept_writers, "_slots", self.kept),
             mock.patch.object(writer, "table_bytes", return_value=(1, 1)),

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
 from uuid import uuid4
 
 from ....storage import (
@@ -32,7 +31,8 @@ from ....storage import (
     combined,
     commit_write,
     ensure_topic,
-    open_root,
+    is_kept,
+    open_files,
     open_store,
 )
 from ..answers import Answer, Written
@@ -113,7 +113,7 @@ class BucketPublication:
         """Does nothing: objects that no commit names are not part of the log."""
 
     def is_current(self) -> bool:
-        return _OPEN_LOGS.get(self.directory) is self._log
+        return is_kept(self._log)
 
     def note(self, topics: Topics) -> None:
         """Does nothing: the last commit reveals a replaced log."""
@@ -125,37 +125,24 @@ class BucketPublication:
         """Does nothing: the log stays open in this process, and the next writer of this name fences this one."""
 
 
-# The logs of this process, by URL. Opening one takes several requests; keeping it up to date takes two.
-_OPEN_LOGS: dict[str, CommitLog] = {}
-_OPENING = Lock()  # Guards the mapping; held while a log is opened.
-
-
 def opened(url: str, before_creating: Callable[[], None] | None = None) -> CommitLog:
-    """Returns the log at a URL with its newest state.
+    """Returns the log at a URL with its newest state, which this process keeps open.
 
     If there is none, calls ``before_creating`` and makes one; without it, raises NotALogDirError.
     """
-    with _OPENING:
-        log = _OPEN_LOGS.get(url)
-        if log is not None and log.catch_up_if_current():
-            return log
-        _OPEN_LOGS.pop(url, None)
-        try:
-            log = open_root(url)
-        except NotALogDirError:
-            if before_creating is None:
-                raise
-            before_creating()
-            log = open_root(url, create=True)
-        _OPEN_LOGS[url] = log
-        return log
+    try:
+        return open_files(url).log
+    except NotALogDirError:
+        if before_creating is None:
+            raise
+    before_creating()
+    return open_files(url, create=True).log
 
 
 def prepared(targets: Targets, before_creating: Callable[[], None]) -> dict[str, TopicDescription]:
     """Returns the topics in a log; creates it, and them, if they are missing.
 
-    ``before_creating`` is called before a log is created. Raises the errors of :meth:`Targets.prepare`, and as
-    :func:`open_root`.
+    ``before_creating`` is called before a log is created. Raises as :meth:`Targets.prepare`, and as :func:`open_files`.
     """
     log = opened(targets.directory, before_creating)
 

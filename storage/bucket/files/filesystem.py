@@ -9,8 +9,8 @@
     <topic>-<partition>.unfinished/                       instead of it, until a copy to it is finished
     __consumer_offsets-0/                                 the offsets of groups
 
-The content changes only with :meth:`BucketFileSystem.catch_up`. All operations that would write raise
-io.UnsupportedOperation.
+The content changes with :meth:`BucketFileSystem.catch_up`, and when this process commits. All operations that would
+write raise io.UnsupportedOperation.
 """
 
 from __future__ import annotations
@@ -359,23 +359,31 @@ _opening = Lock()
 _of_this_process: dict[str, BucketFileSystem] = {}  # by URL, in order of last use; _opening guards it
 
 
-def open_files(url: str, *, store: ObjectStore | None = None, clock: Clock | None = None) -> BucketFileSystem:
-    """Returns the file system that shows the log at a URL, up to date.
+def open_files(
+    url: str, *, create: bool = False, store: ObjectStore | None = None, clock: Clock | None = None
+) -> BucketFileSystem:
+    """Returns the file system that shows the log at a URL, up to date; readers and writers of a process share it.
 
-    A process reads the commits of a log once, later only new ones: that takes two requests, at once.
-    Raises like :func:`open_root`.
+    A process reads the commits of a log once, later only new ones: that takes two requests, at once. ``create``: as in
+    :func:`open_root`, and raises like it.
     """
     if store is not None or clock is not None:
-        return BucketFileSystem(open_root(url, store=store, clock=clock))
+        return BucketFileSystem(open_root(url, create=create, store=store, clock=clock))
     store = open_store(url)
     with _opening:
         known = _of_this_process.pop(store.url, None)
         if known is None or not known.catch_up_if_current():
-            known = BucketFileSystem(open_root(url, store=store))
+            known = BucketFileSystem(open_root(url, create=create, store=store))
         _of_this_process[store.url] = known
         while len(_of_this_process) > LOGS_KEPT:
             _of_this_process.pop(next(iter(_of_this_process)))
         return known
+
+
+def is_kept(log: CommitLog) -> bool:
+    """Whether :func:`open_files` has shown this log last, and not another one in its place. Takes no request."""
+    known = _of_this_process.get(log.store.url)
+    return known is not None and known.log is log
 
 
 def _shown(files: PartitionFiles, name: str) -> ShownSegment | None:

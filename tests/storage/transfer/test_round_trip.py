@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.topics import create_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.protected_topics import is_protected
@@ -16,7 +18,9 @@ from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.transfer import snapshots
 from pyspark_commitlog.storage.transfer.groups import copy_groups
+from pyspark_commitlog.storage.transfer.pieces import CopiedPartition
 from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from pyspark_commitlog.storage.transfer.to_directory import copy_to_directory
 from tests.support.clock import ManualClock
@@ -262,6 +266,26 @@ def test_damage_in_the_source_stops_the_copy_of_its_partition(directory: str, lo
     path.write_bytes(data)
     with pytest.raises(CorruptionError, match=path.name):
         copied(directory, log)
+
+
+def test_a_snapshot_is_of_one_moment_though_its_own_process_writes_and_reads_on(
+    log: CommitLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(log, "t")
+    write(log, "t", {0: [records([b"before"])]})
+    real = snapshots.copy_to_directory
+
+    def beside(source: LogManager, target: LogManager) -> Iterator[CopiedPartition]:
+        write(log, "t", {0: [records([b"after"])]})
+        return real(source, target)
+
+    monkeypatch.setattr(snapshots, "copy_to_directory", beside)
+    with LogManager.open(ROOT, filesystem=BucketFileSystem(log)) as source:
+        snapshots.take_bucket_snapshot(source, str(tmp_path / "taken"))
+        with source.open_reader("t", 0) as reader:
+            assert reader.log_end_offset == 2
+    with LogManager.open(str(tmp_path / "taken" / "log")) as taken, taken.open_reader("t", 0) as reader:
+        assert reader.log_end_offset == 1
 
 
 def test_what_a_client_has_open_on_an_object_store_is_not_copied(

@@ -260,8 +260,8 @@ def test_a_driver_killed_at_a_put_of_a_later_batch_is_followed_by_another(
     first = BucketDriver(store, 1)
     first.write(0)
     first.store = deadly = DeadlyStore(store, prefix, nth, put)
-    for log in first.logs.values():
-        log.store = deadly
+    for files in first.logs.values():
+        files.log.store = deadly
     with pytest.raises(KilledError):
         first.write(1)
     assert content_of(store) == expected(2 if (prefix, put) == ("commits", "before") else 1)
@@ -320,8 +320,8 @@ def test_a_store_without_an_answer_leaves_it_open_and_the_next_start_finds_out(s
     driver = BucketDriver(store, 1)
     driver.write(0)
     silent = Silent(store, "commits", 0, "later")
-    for log in driver.logs.values():
-        log.store = silent
+    for files in driver.logs.values():
+        files.log.store = silent
     with pytest.raises(OutcomeUnknownError, match="may be there, or come later"):
         driver.write(1)
     silent.land()
@@ -406,8 +406,8 @@ def test_a_log_that_was_set_back_while_tasks_write_gets_no_commit(store: MemoryS
         gets = 0
 
     driver.store = SetBack(store, "none", 0, "")
-    for log in driver.logs.values():
-        log.store = driver.store
+    for files in driver.logs.values():
+        files.log.store = driver.store
     with pytest.raises(LogReplacedError):
         driver.write(2)
     assert sorted(key for key in store.objects if "commits" in key) == sorted(key for key in older if "commits" in key)
