@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..storage import InvalidConfigError, is_store_url, local_path, log_to_stderr, parse_address, store_url
+from ..storage import InvalidConfigError, location, log_to_stderr, parse_address
 from .arguments import settings_given
 from .flags import LogDir
 from .schemas import Registry, RegistryHeaders, SchemaFolder, framing_of
@@ -47,7 +47,7 @@ def browse(
     Works on our log directories, on a broker's, and on a log on an object store. Takes no lock. Prints the address and
     runs until SIGTERM or Ctrl-C. By default only this machine can connect. It needs the extra [browse].
     """
-    log_dir = store_url(log_dir) if is_store_url(log_dir) else local_path(log_dir)
+    log_dir = location(log_dir)
     with settings_given():
         avro = _decode_with(framing_of(registry, registry_headers, schema_folder, timeout_s=REGISTRY_TIMEOUT_S))
         config = _config(log_dir, listen, token_file, ssl_keystore, avro)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..storage import Address, is_store_url, local_path, log_to_stderr, needs_extra, parse_address, store_url
+from ..storage import Address, local_path, location, log_to_stderr, needs_extra, parse_address
 from .arguments import parse_pairs, read_settings, settings_given
 from .flags import LogDir, TierKeys
 from .output import fail
@@ -130,7 +130,7 @@ def gateway(
     if check:
         _check(check_settings(conf, listen, config), user)
         return
-    log_dir = store_url(log_dir) if is_store_url(log_dir) else local_path(log_dir)
+    log_dir = location(log_dir)
     found = settings(conf, listen, config, _tier_settings(tier, tier_key))
     with settings_given():
         server = Gateway(log_dir, found, create=True)

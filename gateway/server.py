@@ -19,7 +19,7 @@ from ..protocol.bodies import ErrorCode, write_answer
 from ..protocol.headers import RequestHeader, parse_header
 from ..protocol.reading import MalformedRequestError, TooManyEntriesError
 from ..registry.port import Registry, SessionState
-from ..storage import Address, InvalidConfigError, LogManager, is_store_url, open_root
+from ..storage import Address, InvalidConfigError, LogManager, is_store_url
 from .announcement import announcement
 from .children.kernels import compile_kernels_beside
 from .children.maintenance import Maintenance
@@ -159,16 +159,12 @@ class Gateway:
 
     def _open_log(self) -> LogManager:
         """Opens the directory, or the log on an object store; creates it if it is missing and ``create`` was set."""
-        if not is_store_url(self._log_dir):
-            return LogManager.open(self._log_dir, create=self._create)
-        if self.config.zookeeper_connect:
+        if self.config.zookeeper_connect and is_store_url(self._log_dir):
             raise InvalidConfigError(
                 f"zookeeper.connect: gateways over {self._log_dir} need no registry, for its commits keep them apart; "
                 "leave the setting out"
             )
-        if self._create:
-            open_root(self._log_dir, create=True)
-        return LogManager.open(self._log_dir)
+        return LogManager.open_or_make(self._log_dir) if self._create else LogManager.open(self._log_dir)
 
     def _join(self, starting: ExitStack, context: Context) -> None:
         """Registers this node, so that other nodes know that it serves."""

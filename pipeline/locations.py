@@ -6,7 +6,7 @@ import os.path
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from ..storage import InvalidConfigError, is_store_url, is_tier_address, local_path, store_url, tier_address
+from ..storage import InvalidConfigError, is_store_url, is_tier_address, local_path, location, tier_address
 
 
 def local_directory(path: str) -> str:
@@ -24,7 +24,11 @@ def log_location(path: str) -> str:
     """
     if is_tier_address(path):
         return tier_location(path)
-    return store_url(path) if is_store_url(path) else local_directory(path)
+    return _absolute(path)
+
+
+def _absolute(path: str) -> str:
+    return location(path) if is_store_url(path) else local_directory(path)
 
 
 def tier_location(url: str, log: str | None = None, keys: Collection[str] = ()) -> str:
@@ -32,7 +36,7 @@ def tier_location(url: str, log: str | None = None, keys: Collection[str] = ()) 
     found = tier_address(url, log, [*keys])
     return str(
         found._replace(
-            url=found.url if is_store_url(found.url) else local_directory(found.url),
+            url=_absolute(found.url),
             log=None if found.log is None else local_directory(found.log),
             keys=tuple(map(local_directory, found.keys)),
         )

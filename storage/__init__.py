@@ -44,12 +44,10 @@ if TYPE_CHECKING:
         ensure_topic as ensure_topic,
         give_up as give_up,
         is_kept as is_kept,
-        is_store_url as is_store_url,
         open_files as open_files,
         open_root as open_root,
         open_store as open_store,
         raise_log_start as raise_log_start,
-        store_url as store_url,
     )
     from .bytes_read import counting_reads as counting_reads
     from .classes import Option as Option, create_by_name as create_by_name, number_or_text as number_or_text
@@ -106,8 +104,6 @@ if TYPE_CHECKING:
         LOG_FOLDER as LOG_FOLDER,
         Snapshot as Snapshot,
         read_snapshot as read_snapshot,
-        restore_snapshot as restore_snapshot,
-        take_snapshot as take_snapshot,
     )
     from .directory.topics_file import Owner as Owner, TopicDescription as TopicDescription, TopicsFile as TopicsFile
     from .dump.one_file import dump_file as dump_file
@@ -320,7 +316,7 @@ if TYPE_CHECKING:
     )
     from .maintenance.selecting import Selection as Selection, select_partitions as select_partitions
     from .node_config import GROUP_KEYS as GROUP_KEYS, NODE_KEYS as NODE_KEYS
-    from .paths import local_path as local_path
+    from .paths import is_store_url as is_store_url, local_path as local_path, location as location
     from .prefetch import gathered as gathered, one_ahead as one_ahead
     from .reading.aborted import Isolation as Isolation
     from .reading.damaged import salvaged_records as salvaged_records
@@ -455,12 +451,10 @@ if TYPE_CHECKING:
     )
     from .transactions.writer import TransactionalWriter as TransactionalWriter
     from .transfer.choosing import topics_to_copy as topics_to_copy
-    from .transfer.groups import copy_groups as copy_groups
+    from .transfer.copying import copy_topics as copy_topics
     from .transfer.new_names import NewNames as NewNames
     from .transfer.pieces import CopiedPartition as CopiedPartition
-    from .transfer.snapshots import restore_to_bucket as restore_to_bucket, take_bucket_snapshot as take_bucket_snapshot
-    from .transfer.to_bucket import copy_to_bucket as copy_to_bucket
-    from .transfer.to_directory import copy_to_directory as copy_to_directory
+    from .transfer.snapshots import restore_log as restore_log, snapshot_log as snapshot_log
     from .upgrade.forwarding import PositionAnswer as PositionAnswer, forwarded_messages as forwarded_messages
     from .upgrade.position_table import PositionTable as PositionTable
     from .upgrade.run import UpgradeRun as UpgradeRun, upgrade_partitions as upgrade_partitions
@@ -539,12 +533,10 @@ else:
                 "ensure_topic",
                 "give_up",
                 "is_kept",
-                "is_store_url",
                 "open_files",
                 "open_root",
                 "open_store",
                 "raise_log_start",
-                "store_url",
             ],
             "bytes_read": ["counting_reads"],
             "classes": ["Option", "create_by_name", "number_or_text"],
@@ -586,7 +578,7 @@ else:
             "directory.position_topics": ["PositionTopics"],
             "directory.protected_topics": ["COORDINATOR_TOPICS", "INTERNAL_TOPICS", "check_takes_records"],
             "directory.remote_tier": ["remote_offsets"],
-            "directory.snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot", "restore_snapshot", "take_snapshot"],
+            "directory.snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot"],
             "directory.topics_file": ["Owner", "TopicDescription", "TopicsFile"],
             "dump.one_file": ["dump_file"],
             "dump.options": ["DumpFindings", "DumpOptions", "PayloadDecoder"],
@@ -735,7 +727,7 @@ else:
             "maintenance.run": ["ConfigOverrides", "MaintenanceRun", "Runner", "describe_holder"],
             "maintenance.selecting": ["Selection", "select_partitions"],
             "node_config": ["GROUP_KEYS", "NODE_KEYS"],
-            "paths": ["local_path"],
+            "paths": ["is_store_url", "local_path", "location"],
             "prefetch": ["gathered", "one_ahead"],
             "reading.aborted": ["Isolation"],
             "reading.damaged": ["salvaged_records"],
@@ -840,12 +832,10 @@ else:
             "transactions.transactional_id": ["TransactionalIdLock", "check_transactional_id"],
             "transactions.writer": ["TransactionalWriter"],
             "transfer.choosing": ["topics_to_copy"],
-            "transfer.groups": ["copy_groups"],
+            "transfer.copying": ["copy_topics"],
             "transfer.new_names": ["NewNames"],
             "transfer.pieces": ["CopiedPartition"],
-            "transfer.snapshots": ["restore_to_bucket", "take_bucket_snapshot"],
-            "transfer.to_bucket": ["copy_to_bucket"],
-            "transfer.to_directory": ["copy_to_directory"],
+            "transfer.snapshots": ["restore_log", "snapshot_log"],
             "upgrade.forwarding": ["PositionAnswer", "forwarded_messages"],
             "upgrade.position_table": ["PositionTable"],
             "upgrade.run": ["UpgradeRun", "upgrade_partitions"],

@@ -37,6 +37,7 @@ FLOORS = {
         transactions
         groups finding remote_metadata
         compaction retention index_rebuild directory
+        shown
         tiers
         bucket
         writing

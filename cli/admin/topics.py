@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -74,10 +75,8 @@ def topics(  # the flags are those of kafka-topics
         _list_0_7(log_dir, topic, is_list=list_topics, as_json=as_json)
         return
     _check_usage(action, topic, topic_id)
-    is_url = storage.is_store_url(log_dir)
-    if create and is_url and not dry_run:
-        storage.open_root(log_dir, create=True)
-    with storage.LogManager.open(log_dir, create=create and not is_url) as manager:
+    open_log = partial(storage.LogManager.open_or_make, dry_run=dry_run) if create else storage.LogManager.open
+    with open_log(log_dir) as manager:
         if create:
             if replication_factor > 1:
                 typer.echo(

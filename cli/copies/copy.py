@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -33,19 +32,9 @@ def copy(*, source: From, to: To, topics: Topics = None, as_json: AsJson = False
     """
     wanted = storage.parse_names("--topics", topics) if topics else None
     progress = Progress(as_json)
-    with storage.LogManager.open(source) as found, ExitStack() as stack:
-        target: storage.LogManager | storage.CommitLog
-        if storage.is_store_url(to):
-            target = storage.open_root(to, create=True)
-            copied = storage.copy_to_bucket(found, target, wanted, progress.note_damage)
-            progress.show(copied, _bytes_of(found, wanted), PASSES_TO_STORE)
-        else:
-            target = stack.enter_context(storage.LogManager.open(to, create=True))
-            copied = storage.copy_to_directory(
-                found, target, wanted, progress.note_damage, on_complete=progress.note_complete
-            )
-            progress.show(copied, _bytes_of(found, wanted), PASSES_TO_DIRECTORY)
-        storage.copy_groups(found, target, wanted)
+    with storage.LogManager.open(source) as found, storage.LogManager.open_or_make(to) as target:
+        copied = storage.copy_topics(found, target, wanted, progress.note_damage, progress.note_complete)
+        progress.show(copied, _bytes_of(found, wanted), PASSES_TO_STORE if target.bucket else PASSES_TO_DIRECTORY)
     progress.end()
 
 

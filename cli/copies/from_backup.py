@@ -82,8 +82,5 @@ def _restore(
             storage.restore_backup(place, cut, log_dir)
         return []
     names, new_names = wanted.names, wanted.new_names
-    if storage.is_store_url(log_dir):
-        target = storage.open_root(log_dir, create=True)
+    with storage.LogManager.open_or_make(log_dir) as target:
         return list(storage.restore_topics(place, cut, target, names, new_names=new_names))
-    with storage.LogManager.open(log_dir, create=True) as manager:
-        return list(storage.restore_topics(place, cut, manager, names, new_names=new_names))

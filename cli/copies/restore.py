@@ -74,14 +74,8 @@ def restore(
         raise typer.BadParameter(
             f"--at, --topics, --rename, --prefix and --key-file are for backups, and {source} has none"
         )
-    is_url = storage.is_store_url(log_dir)
-    log_dir = storage.store_url(log_dir) if is_url else storage.local_path(log_dir)
-    if dry_run:
-        taken = storage.read_snapshot(source)
-    elif is_url:
-        taken = storage.restore_to_bucket(source, storage.open_root(log_dir, create=True))
-    else:
-        taken = storage.restore_snapshot(source, log_dir)
+    log_dir = storage.location(log_dir)
+    taken = storage.read_snapshot(source) if dry_run else storage.restore_log(source, log_dir)
     writers = list(_newest_batches(f"{source}/{storage.LOG_FOLDER}"))
     if as_json:
         newest = [each._asdict() for each in writers]

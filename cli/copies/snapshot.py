@@ -22,8 +22,7 @@ def snapshot(*, log_dir: LogDir, to: To, as_json: AsJson = False) -> None:
     nobody waits.
     """
     with storage.LogManager.open(log_dir) as manager:
-        take = storage.take_snapshot if manager.bucket is None else storage.take_bucket_snapshot
-        taken = take(manager, to)
+        taken = storage.snapshot_log(manager, to)
     if as_json:
         print_json([{"snapshot": to, **facts(taken)}])
         return

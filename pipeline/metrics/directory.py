@@ -27,12 +27,10 @@ from ...storage import (
     LogReader,
     LogStoreError,
     TopicPartition,
-    is_store_url,
     lag_ms,
-    local_path,
+    location,
     log_figures,
     open_transactions,
-    store_url,
 )
 
 logger = logging.getLogger(__name__)
@@ -187,7 +185,7 @@ class DirectoryMetrics(Collector):
         ``cluster_name`` is the value of this label, by default the name of the directory. ``consumers`` returns
         consumers that are not groups of the directory. Raises InvalidConfigError for a path on another file system.
         """
-        self._directory = store_url(directory) if is_store_url(directory) else local_path(directory)
+        self._directory = location(directory)
         self.cluster_name = cluster_name or PurePath(self._directory).name or self._directory
         self._consumers = consumers
         self._turn = threading.Lock()  # two requests may come at once

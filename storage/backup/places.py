@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
-from ..bucket import Attempts, ObjectStore, Patience, is_store_url, open_store, patiently
+from ..bucket import Attempts, ObjectStore, Patience, open_store, patiently
 from ..clock import SystemClock
 from ..directory.snapshot import sync_files
 from ..errors import CorruptionError, ObjectMissingError, SnapshotError
@@ -19,7 +19,7 @@ from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import make_directory_durably, parent_of, write_atomically
 from ..filesystem.port import Buffer, File, FileSystem
 from ..format.files import file_names
-from ..paths import local_path
+from ..paths import is_store_url, local_path
 
 LOCK_FILE = ".backup.lock"
 DAY_MS = 86_400_000

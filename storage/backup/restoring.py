@@ -8,7 +8,6 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from ..bucket import CommitLog
 from ..directory.manager import LogManager
 from ..directory.protected_topics import is_protected
 from ..directory.snapshot import fill_log_directory
@@ -18,11 +17,9 @@ from ..filesystem.operations import parent_of
 from ..filesystem.port import Buffer, FileSystem
 from ..format.files import file_names
 from ..prefetch import in_order
-from ..transfer.groups import copy_groups
+from ..transfer.copying import copy_topics
 from ..transfer.new_names import SAME_NAMES, NewNames
 from ..transfer.pieces import CopiedPartition
-from ..transfer.to_bucket import copy_to_bucket
-from ..transfer.to_directory import copy_to_directory
 from .cuts import Cut, CutFile, Piece
 from .places import BackupPlace, write_in_parts
 
@@ -55,7 +52,7 @@ def restore_backup(place: BackupPlace, cut: Cut, target: str) -> None:
 def restore_topics(
     place: BackupPlace,
     cut: Cut,
-    target: LogManager | CommitLog,
+    target: LogManager,
     topics: Collection[str] | None,
     staging: str | None = None,
     new_names: NewNames = SAME_NAMES,
@@ -64,19 +61,15 @@ def restore_topics(
 
     They get the names that ``new_names`` gives them, and so do the offsets of groups for them, which are copied too;
     offsets in ``target`` only go forward. First restores these topics to a folder in ``staging``, by default in the
-    folder for temporary files (``TMPDIR``). Yields each partition when it is durable. Raises the errors of
-    :func:`restore_backup`, ``NewNames.check`` and ``copy_to_directory``.
+    folder for temporary files (``TMPDIR``). Yields each partition when it is durable. Raises as :func:`restore_backup`,
+    ``NewNames.check`` and :func:`copy_topics`.
     """
     new_names.check(_topics_of(cut) if topics is None else topics)
     with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
         restored = file_names.join(folder, "log")
         restore_backup(place, cut if topics is None else _with_topics(cut, {*topics}), restored)
         with LogManager.open(restored) as source:
-            if isinstance(target, CommitLog):
-                yield from copy_to_bucket(source, target, topics, new_names=new_names)
-            else:
-                yield from copy_to_directory(source, target, topics, new_names=new_names)
-            copy_groups(source, target, topics, new_names)
+            yield from copy_topics(source, target, topics, new_names=new_names)
 
 
 @contextmanager

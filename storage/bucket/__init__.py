@@ -86,7 +86,6 @@ if TYPE_CHECKING:
     from .stores.probe import check_store as check_store
     from .stores.race import Contenders as Contenders
     from .stores.remote import open_store as open_store
-    from .stores.urls import is_store_url as is_store_url, store_url as store_url
     from .topics import (
         add_partitions as add_partitions,
         alter_configs as alter_configs,
@@ -145,7 +144,6 @@ else:
             "stores.probe": ["check_store"],
             "stores.race": ["Contenders"],
             "stores.remote": ["open_store"],
-            "stores.urls": ["is_store_url", "store_url"],
             "topics": [
                 "add_partitions",
                 "alter_configs",

@@ -14,9 +14,8 @@ import errno
 import logging
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from .. import bucket
 from ..clock import Clock, SystemClock
 from ..errors import CorruptionError, LogDirLockedError, MissingSegmentError, NotALogDirError, StorageError
 from ..filesystem.local import LocalFileSystem
@@ -24,12 +23,15 @@ from ..filesystem.operations import catch_up, make_directory_durably, read_file,
 from ..filesystem.port import FileSystem, Lock, MadeFileSystem
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
-from ..paths import local_path
+from ..paths import is_store_url, local_path
 from ..reading.marks import UNFINISHED_COPY, Marks
 from ..segment.joining import Holes
-from ..tiers.address import is_tier_address
+from ..shown import bucket_of, shown_at
 from .position_topics import is_of_0_7
 from .topics_file import OwnSettings, TopicDescription, TopicsFile, decode_topics_file, encode_topics
+
+if TYPE_CHECKING:
+    from ..bucket.commit_log import CommitLog
 
 logger = logging.getLogger(__name__)
 
@@ -77,20 +79,27 @@ class LogDirectory:
 
         Raises NotALogDirError if ``directory`` is missing, is a file, or holds other files and no partition, and
         InvalidConfigError for an address of another file system (``hdfs:/log``): :func:`paths.local_path`. Of a URL,
-        raises the errors of :func:`bucket.open_root`.
+        raises as :func:`shown_at`.
         """
-        if filesystem is None and not create and bucket.is_store_url(directory):
-            filesystem = bucket.open_files(directory, clock=clock)
-        elif filesystem is None and is_tier_address(directory):
-            from ..tiers.files.filesystem import open_tiered_files  # noqa: PLC0415  a directory needs none of it
-
-            filesystem = open_tiered_files(directory)
+        if filesystem is None and not (create and is_store_url(directory)):
+            filesystem = shown_at(directory, clock)
         elif isinstance(filesystem, MadeFileSystem):
             filesystem.catch_up()
         path = filesystem.root if isinstance(filesystem, MadeFileSystem) else local_path(directory)
         manager = cls(path, clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
         manager._check_directory(create)
         return manager
+
+    @classmethod
+    def open_or_make(cls, address: str, *, dry_run: bool = False) -> Self:
+        """Opens a log directory, or a log on an object store; makes it if it is missing.
+
+        To make one on an object store checks the store first, which takes a minute; with ``dry_run``, it is not made.
+        Raises as :meth:`open`, for a missing log too with ``dry_run``, and as :func:`shown_at`.
+        """
+        if not is_store_url(address):
+            return cls.open(address, create=True)
+        return cls.open(address, filesystem=shown_at(address, create=not dry_run))
 
     def _check_directory(self, create: bool) -> None:
         status = self.filesystem.status(self.directory)
@@ -137,11 +146,9 @@ class LogDirectory:
         return not _ROOT_FILES.isdisjoint(listing) or has_a_copy or bool(self._partitions_found(lambda _: True))
 
     @property
-    def bucket(self) -> bucket.CommitLog | None:
+    def bucket(self) -> CommitLog | None:
         """The log, if it is on an object store, where each change is a commit."""
-        files = self.filesystem
-        is_made = isinstance(files, MadeFileSystem)  # for a local directory, this loads none of the object store's code
-        return files.log if is_made and isinstance(files, bucket.BucketFileSystem) else None
+        return bucket_of(self.filesystem)
 
     def catch_up(self) -> None:
         """Updates this object with other processes' changes; on an object store, they show only after this call."""

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Protocol, TypeVar
 
-from ..bucket import COLLECTOR_KEYS, BucketFileSystem, CollectLimits, CommitLog, is_store_url, open_files
+from ..bucket import COLLECTOR_KEYS, CollectLimits, CommitLog
 from ..clock import Clock, SystemClock, instant
 from ..config import CleanerConfig, LogConfig, keys_of
 from ..directory.admin import log_bytes
@@ -29,14 +29,13 @@ from ..filesystem.operations import not_a_link, read_file
 from ..filesystem.port import FileSystem, Lock, MadeFileSystem
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
-from ..paths import local_path
+from ..paths import is_store_url, local_path
 from ..reading.marks import KeptInMemory
 from ..reading.reader import LogReader
 from ..segment.joining import Holes, always
 from ..segment.walk import LogContext
+from ..shown import bucket_of, shown_at
 from ..text import parse_pairs
-from ..tiers.address import is_tier_address
-from ..tiers.files.filesystem import open_tiered_files
 from ..verify.log import CheckpointedOffsets
 from ..writing.locks import MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 
@@ -128,17 +127,14 @@ class MaintenanceRun:
 
         Reads the log at a URL, or the tier at an address, as :meth:`LogManager.open` does.
         """
-        if is_store_url(self.directory):
-            object.__setattr__(self, "filesystem", open_files(self.directory))
-        elif is_tier_address(self.directory):
-            object.__setattr__(self, "filesystem", open_tiered_files(self.directory))
+        object.__setattr__(self, "filesystem", shown_at(self.directory) or self.filesystem)
         made = self.filesystem.root if isinstance(self.filesystem, MadeFileSystem) else None
         object.__setattr__(self, "directory", made or local_path(self.directory))
 
     @property
     def bucket(self) -> CommitLog | None:
         """The log on an object store, if the run maintains one."""
-        return self.filesystem.log if isinstance(self.filesystem, BucketFileSystem) else None
+        return bucket_of(self.filesystem)
 
     def now_ms(self) -> int:
         """Returns the time that the run assumes, in ms since the epoch."""

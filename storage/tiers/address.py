@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote
 
-from ..bucket import is_store_url, store_url
 from ..errors import InvalidConfigError
-from ..paths import local_path
+from ..paths import is_store_url, local_path, location
 
 SCHEME = "tier:"
 _PARAMETERS = ("log", "key", "id")
@@ -55,12 +54,11 @@ def tier_address(url: str, log: str | None = None, keys: Sequence[str] = ()) -> 
         )
     if not url:
         raise InvalidConfigError("the URL of a tier is empty: name its directory, or a URL such as s3://bucket/prefix")
-    where = store_url(url) if is_store_url(url) else local_path(url)
     if log is not None and is_store_url(log):
         raise InvalidConfigError(
             f"{log}: a log on an object store has no tier: name the tier alone, or a log directory"
         )
-    return TierAddress(where, None if log is None else local_path(log), tuple(map(local_path, keys)))
+    return TierAddress(location(url), None if log is None else local_path(log), tuple(map(local_path, keys)))
 
 
 def parse_tier_address(text: str) -> TierAddress:

@@ -12,10 +12,8 @@ from ..bucket import (
     ListingStore,
     ObjectFacts,
     Patience,
-    is_store_url,
     open_store,
     patiently,
-    store_url,
 )
 from ..clock import SystemClock
 from ..errors import CorruptionError, ObjectExistsError, ObjectMissingError, ObjectStoreError, StoreAccessError
@@ -23,12 +21,12 @@ from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import make_directory_durably, parent_of, read_file, write_atomically
 from ..filesystem.port import FileStatus, FileSystem
 from ..format.files import file_names as names
-from ..paths import local_path
+from ..paths import is_store_url, local_path
 
 
 def open_objects(url: str) -> ListingStore:
     """Returns the objects below a directory, or below the URL of an object store. Raises InvalidConfigError."""
-    return open_store(store_url(url)) if is_store_url(url) else DirectoryObjects(local_path(url))
+    return open_store(url) if is_store_url(url) else DirectoryObjects(local_path(url))
 
 
 def attempts() -> Attempts:

@@ -1,19 +1,34 @@
-"""Takes snapshots of a log on an object store, and restores them to one.
-
-They have the form of a directory's snapshots.
-"""
+"""Takes snapshots of logs of either kind, and restores them to either; all have the form of a directory's snapshots."""
 
 from __future__ import annotations
 
-from ..bucket import BucketFileSystem, CommitLog, open_root
+from ..bucket.commit_log import CommitLog
+from ..bucket.files.filesystem import BucketFileSystem, open_files
+from ..bucket.root import open_root
 from ..directory.manager import LogManager
-from ..directory.snapshot import LOG_FOLDER, Snapshot, fill_snapshot, read_snapshot
+from ..directory.snapshot import LOG_FOLDER, Snapshot, fill_snapshot, read_snapshot, restore_snapshot, take_snapshot
 from ..errors import SnapshotError
 from ..format.files import file_names
 from ..groups.offsets import GroupOffsets
+from ..paths import is_store_url
 from .groups import commit_groups, copy_groups
 from .to_bucket import copy_to_bucket
 from .to_directory import copy_to_directory
+
+
+def snapshot_log(source: LogManager, target: str) -> Snapshot:
+    """Takes a snapshot: see :func:`take_snapshot`, and for a log on an object store :func:`take_bucket_snapshot`."""
+    return take_snapshot(source, target) if source.bucket is None else take_bucket_snapshot(source, target)
+
+
+def restore_log(directory: str, target: str) -> Snapshot:
+    """Restores a snapshot to a local path, or to the URL of a log on an object store, which is made if it is missing.
+
+    Raises as :func:`restore_snapshot`, or as :func:`restore_to_bucket` and :func:`open_files`.
+    """
+    if not is_store_url(target):
+        return restore_snapshot(directory, target)
+    return restore_to_bucket(directory, open_files(target, create=True).log)
 
 
 def take_bucket_snapshot(source: LogManager, target: str) -> Snapshot:

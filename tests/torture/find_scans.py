@@ -24,12 +24,12 @@ from pyspark_commitlog.storage import (
     Records,
     Timespan,
     compact_partitions,
-    copy_to_bucket,
     filter_partitions,
     in_this_process,
     select_partitions,
 )
-from pyspark_commitlog.storage.bucket import BucketFileSystem, open_root
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.kafka_0_7.directory import PositionLogDirectory
 from pyspark_commitlog.storage.kafka_0_7.entries import encode_set
@@ -37,6 +37,7 @@ from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 from pyspark_commitlog.storage.key_filters.files import FILE_BYTES
 from pyspark_commitlog.storage.key_filters.filter_file import encode
 from pyspark_commitlog.storage.recovery.producer_state import Origin
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from tests.storage.compaction.test_rounds_legacy import CODECS, message_set
 from tests.storage.finding.scanning import Row, all_rows, are_newest_first, conditions_from, found, is_wanted, rows_of
 from tests.support.clock import ManualClock

@@ -25,10 +25,10 @@ from ...errors import (
 )
 from ...extras import needs_extra
 from ...filesystem.locks import process_id
+from ...paths import store_url
 from .patience import retries_of_process
 from .port import FolderListing, ListingStore, ObjectFacts, checked_size
 from .settings import DELETE, LIST, READ, WRITE, provider_of, settings_of
-from .urls import store_url
 
 if TYPE_CHECKING:
     from obstore import Bytes as ClientBytes

@@ -18,7 +18,6 @@ from pyspark_commitlog.storage import (
     LogManager,
     MaintenanceRun,
     Records,
-    copy_to_bucket,
     counting_reads,
     filter_partitions,
     in_this_process,
@@ -26,6 +25,7 @@ from pyspark_commitlog.storage import (
     select_partitions,
 )
 from pyspark_commitlog.storage.format.tables import BinaryColumn
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from tests.support.logs.building import NOW_MS, end_transaction, write_transactional
 from tests.support.stores.served import ServedStores
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, TopicPartition
 from pyspark_commitlog.storage.backup.cuts import find_cut
 from pyspark_commitlog.storage.backup.restoring import restore_topics
-from pyspark_commitlog.storage.bucket import BucketFileSystem
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.topic_rules import SINK_PREFIX
 from pyspark_commitlog.storage.transfer.new_names import NewNames
@@ -31,22 +31,18 @@ def test_records_groups_and_the_progress_of_writers_follow_the_name(kind: str, t
         wanted = [rows(manager.open_reader(*each)) for each in (ORDERS, PRICES)]
     back_up(directory, place)
     names = NewNames("old-", {"prices": "costs"})
-    target = commit_log(MemoryStore()) if kind == "object store" else None
-    if target is not None:
+    files = BucketFileSystem(commit_log(MemoryStore())) if kind == "object store" else None
+    path = str(directory) if files is None else files.root
+    with LogManager.open(path, filesystem=files) as target:
         copied = list(restore_topics(place, find_cut(place), target, None, new_names=names))
-        opened = LogManager.open(target.store.url, filesystem=BucketFileSystem(target))
-    else:
-        with LogManager.open(str(directory)) as manager:
-            copied = list(restore_topics(place, find_cut(place), manager, None, new_names=names))
-        opened = LogManager.open(str(directory))
     assert [each[:2] for each in copied] == [("old-orders", 0), ("old-orders", 1), ("costs", 0)]
-    with opened as manager:
+    with LogManager.open(path, filesystem=files) as manager:
         there = [rows(manager.open_reader(name, 0)) for name in ("old-orders", "costs")]
         assert there[1] == wanted[1]
         assert there[0] == wanted[0][: len(there[0])]
         readers = {each: one.offset for each, one in GroupOffsets(manager).fetch("readers").items()}
         renamed = {TopicPartition("old-orders", 0): 4, TopicPartition("costs", 0): 2}
-        assert readers == (renamed if target is not None else {ORDERS: 4, PRICES: 2, **renamed})
+        assert readers == (renamed if files is not None else {ORDERS: 4, PRICES: 2, **renamed})
         assert GroupOffsets(manager).fetch("a sink")[progress("costs")].offset == 7
 
 

@@ -6,8 +6,10 @@ from random import Random
 
 import pytest
 
-from pyspark_commitlog.storage import Isolation, LogManager, copy_to_bucket
-from pyspark_commitlog.storage.bucket import BucketFileSystem, open_root
+from pyspark_commitlog.storage import Isolation, LogManager
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from tests.storage.finding.scanning import conditions_from, found
 from tests.storage.finding.test_search import of_stage, scan
 from tests.support.clock import ManualClock

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CommitLog, open_root, store_url
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.files import filesystem as bucket_files
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.stores import remote
+from pyspark_commitlog.storage.paths import store_url
 from tests.support.stores.memory_store import MemoryStore
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import open_files
+from pyspark_commitlog.storage.bucket.files import filesystem
+from pyspark_commitlog.storage.bucket.files.filesystem import is_kept, open_files
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidConfigError, NotALogDirError
 from pyspark_commitlog.storage.maintenance.run import MaintenanceRun
@@ -33,6 +36,30 @@ def test_a_known_log_is_opened_again_by_two_requests_and_is_up_to_date(stores: S
     with LogManager.open(f"{URL}/") as manager, manager.open_reader("t", 0) as reader:
         assert reader.log_end_offset == 2
     assert sum(stores.stores[URL].requests.values()) == 3  # the last known commit, the new one, and none after it
+
+
+def test_a_log_that_is_opened_or_made_is_made_once_and_shared_by_readers_and_writers(
+    stores: ServedStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystem, "open_root", partial(open_root, check=lambda _: []))
+    with pytest.raises(NotALogDirError, match=f"{URL}: there is no log here"):
+        LogManager.open_or_make(URL, dry_run=True)
+    assert stores.stores[URL].objects == {}
+    with LogManager.open_or_make(f"{URL}/") as manager:
+        manager.create_topic("t", partitions=1)
+        log = manager.bucket
+    assert log is not None
+    with LogManager.open_or_make(URL) as manager:
+        assert (list(manager.topics()), manager.bucket) == (["t"], log)
+    assert is_kept(log)
+    stores.stores[URL].objects.clear()
+    assert LogManager.open_or_make(URL).topics() == {}
+    assert not is_kept(log)
+
+
+def test_a_directory_is_made_the_same_way(stores: ServedStores, tmp_path: Path) -> None:
+    with LogManager.open_or_make(str(tmp_path / "log")) as manager:
+        assert (manager.topics(), manager.bucket, stores.stores) == ({}, None, {})
 
 
 def test_another_log_in_the_place_of_a_known_one_is_noticed(stores: ServedStores) -> None:
