@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Self
 
@@ -30,7 +31,7 @@ from ..workers.quiet_end import end_quietly
 from .answers import Answer
 from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, written_by_tasks
 from .old_records import warn_if_old
-from .publication import opening
+from .publication.opening import end_at
 from .publication.port import Publication, Write
 from .targets import PRODUCER_SETTINGS, Targets, is_producers
 from .task import TaskWriter, WritePlan, drain
@@ -108,9 +109,9 @@ class BatchWrite(DataSourceArrowWriter):
 
     def _begin(self, targets: Targets) -> WritePlan | None:
         """Begins the write. Returns the plan for the tasks, or None if this version was written before."""
-        topics = opening.prepared(targets)
-        timeout_ms = targets.producer.transaction_timeout_ms
-        with opening.taken(self._directory, self._app_id, timeout_ms, is_named=self._is_named) as publication:
+        end, timeout_ms = end_at(self._directory), targets.producer.transaction_timeout_ms
+        topics = end.prepared(targets, lambda: None)
+        with closing(end.taken(self._directory, self._app_id, timeout_ms, is_named=self._is_named)) as publication:
             progress = self._progress(publication)
             publication.check(progress, topics)
             done = frozenset(name for name in targets.names if progress.is_done(name))
@@ -141,14 +142,14 @@ class BatchWrite(DataSourceArrowWriter):
         answers = [answer for message in messages if isinstance(message, Report) for answer in message.answers]
         written = written_by_tasks(answers)
         warn_if_old(self._directory, plan.topics, f"write {self._app_id}", written)
-        with opening.resumed(self._directory, plan.ticket, is_named=self._is_named) as publication:
+        with closing(plan.ticket.resumed(self._directory, is_named=self._is_named)) as publication:
             write = Write(plan.ticket, plan.topics, sorted(plan.wanted), self._progress(publication))
             publication.decision(write, answers, written)()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Ends the write unless it is decided already: Spark also calls this after a failed commit."""
         if self._plan is not None:
-            opening.abort(self._directory, self._plan.ticket)
+            self._plan.ticket.abort(self._directory)
 
 
 @dataclass

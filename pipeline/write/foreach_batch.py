@@ -26,7 +26,7 @@ from .exactly_once.connect_queries import KnowsItsQuery
 from .exactly_once.progress import Progress, Run, check_app_id, check_version, written_by_tasks
 from .kept_writers import KeptWriter, SinkBatch, calling, release, remembered_here, writing
 from .old_records import warn_if_old
-from .publication import opening
+from .publication.opening import check_session, end_at
 from .publication.port import Ticket, Write
 from .targets import Targets
 from .task import TaskWriter, WritePlan
@@ -102,7 +102,7 @@ class CommitLogSink(KnowsItsQuery):
         Returns the records that each task wrote; an empty list for a batch that was written before.
         """
         columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
-        opening.check_session(frame.sparkSession, self._targets.directory)
+        check_session(frame.sparkSession, self._targets.directory)
         check_version(batch_id, "the batch id")
         session = frame.sparkSession
         run = Run.of(session, self._app_id)
@@ -118,7 +118,7 @@ class CommitLogSink(KnowsItsQuery):
             target = Target(run.app_id, directory, dict.fromkeys(self._targets.names))
             Progress(run, version, {}).check_remembered(_remembered(target, checkpoint), directory)
 
-        topics = opening.prepared(self._targets, check_new)
+        topics = end_at(directory).prepared(self._targets, check_new)
         target = Target(run.app_id, directory, {name: topics[name].topic_id for name in self._targets.names})
         with writing(directory, run, topics) as writer:
             progress = Progress(run, version, writer.publication.committed(), plan)

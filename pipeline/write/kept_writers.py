@@ -16,7 +16,7 @@ from ...storage import LogStoreError, TopicDescription
 from .answers import Written
 from .exactly_once.checkpoint import Note, Remembered
 from .exactly_once.progress import Run, progress_key, set_back, written_twice
-from .publication import opening
+from .publication.opening import end_at
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class KeptWriter:
 
         Raises LogDirLockedError while another process holds the name in a directory.
         """
-        self.publication = opening.kept(directory, run)
+        self.publication = end_at(directory).kept(directory, run)
         self._topics: dict[str, TopicDescription] = {}
         self.newest: SinkBatch | None = None
         self.has_long_rows = False  # whether the query had rows that are too long for Arrow messages

@@ -34,8 +34,8 @@ from .dataframe import WriteOptions
 from .exactly_once.checkpoint import Checkpoint, LocalCheckpoint, Note, Remembered, Target
 from .exactly_once.progress import Progress, Run, set_back, written_by_tasks
 from .old_records import warn_if_old
-from .publication import opening
-from .publication.bucket import BucketPublication, StagingTicket, taken
+from .publication import bucket
+from .publication.bucket import BucketPublication, StagingTicket
 from .publication.port import Offsets, Write
 from .task import TaskWriter, WritePlan
 
@@ -59,7 +59,7 @@ class StreamWrite(DataSourceStreamArrowWriter):
         WriteColumns.of(schema, str(self._targets), by_topic=self._targets.by_column)
         self._app_id = parsed.app_id  # None: the query's id
         self._checkpoint = next((value for name, value in options.items() if name.lower() == CHECKPOINT.lower()), "")
-        self._topics = opening.prepared(self._targets, self._check_new)
+        self._topics = bucket.prepared(self._targets, self._check_new)
         self._write = uuid4().hex
 
     def _check_new(self) -> None:
@@ -151,9 +151,9 @@ def _publication_of(directory: str, run: Run) -> BucketPublication:
     key = (directory, run.app_id)
     run_id, kept = _PUBLICATIONS.pop(key, ("", None))
     if kept is None or run_id != run.run_id:
-        kept = taken(directory, run)
+        kept = bucket.kept(directory, run)
     elif not kept.is_current():
-        before, kept = kept.committed(), taken(directory, run)
+        before, kept = kept.committed(), bucket.kept(directory, run)
         _check_not_set_back(before, kept, run)
     _PUBLICATIONS[key] = run.run_id, kept
     return kept

@@ -40,6 +40,8 @@ from ..exactly_once.progress import Progress, Run
 from ..targets import Targets
 from .port import Decision, Offsets, TaskNumbers, Ticket, Topics, Write
 
+MAY_REPEAT_TASKS = True  # a commit names the objects of one attempt
+
 
 @dataclass(frozen=True)
 class StagingTicket:
@@ -53,6 +55,12 @@ class StagingTicket:
         return StagingAppender(
             Stager(open_store(directory), self.write, numbers.task, numbers.attempt_id, _staged_topics(topics))
         )
+
+    def resumed(self, directory: str, *, is_named: bool) -> BucketPublication:
+        return BucketPublication(directory, opened(directory), self.app_id, self.claim)
+
+    def abort(self, directory: str) -> None:
+        """Nothing to end; the store, which may not answer, is not asked."""
 
 
 class StagingAppender:
@@ -154,16 +162,18 @@ def prepared(targets: Targets, before_creating: Callable[[], None]) -> dict[str,
     return targets.prepared(topic)
 
 
-def taken(directory: str, run: Run, *, is_named: bool = True) -> BucketPublication:
-    """Returns the writer, after it fenced the last holder of its name."""
+def kept(directory: str, run: Run) -> BucketPublication:
+    """Returns the writer of a query, after it fenced the last holder of its name."""
     log = opened(directory)
-    claim = claim_app(log, run.app_id, run.query_id or None, run.run_id or None) if is_named else None
+    claim = claim_app(log, run.app_id, run.query_id or None, run.run_id or None)
     return BucketPublication(directory, log, run.app_id, claim)
 
 
-def resumed(directory: str, ticket: StagingTicket) -> BucketPublication:
-    """Returns a writer that can commit a write that another process began."""
-    return BucketPublication(directory, opened(directory), ticket.app_id, ticket.claim)
+def taken(directory: str, app_id: str, timeout_ms: int, *, is_named: bool) -> BucketPublication:
+    """Returns the writer of one write, which nothing ends after a time; a named one fences the last holder."""
+    log = opened(directory)
+    claim = claim_app(log, app_id, None, None) if is_named else None
+    return BucketPublication(directory, log, app_id, claim)
 
 
 def _staged_topics(topics: Topics) -> dict[str, StagedTopic]:

@@ -14,7 +14,8 @@ from ....storage import AppendInfo, CommittedOffset, EncodedBatches, TopicDescri
 from ..answers import Answer, Written
 
 if TYPE_CHECKING:
-    from ..exactly_once.progress import Progress
+    from ..exactly_once.progress import Progress, Run
+    from ..targets import Targets
 
 Topics = Mapping[str, TopicDescription]  # by name
 Offsets = Mapping[TopicPartition, CommittedOffset]
@@ -54,6 +55,14 @@ class Ticket(Protocol):
 
     def appender(self, directory: str, topics: Topics, numbers: TaskNumbers) -> Appender:
         """Returns the appender of a task. Raises TransactionRefusedError if this attempt must not write."""
+        ...
+
+    def resumed(self, directory: str, *, is_named: bool) -> Publication:
+        """Returns a writer that can commit or abort the write in another process than the one that began it."""
+        ...
+
+    def abort(self, directory: str) -> None:
+        """Ends the write in another process than the one that began it, unless it is decided already."""
         ...
 
 
@@ -118,4 +127,31 @@ class Publication(Protocol):
 
     def close(self) -> None:
         """Releases the writer."""
+        ...
+
+
+class End(Protocol):
+    """Begins writes to one kind of log; the modules ``bucket`` and ``transactions`` do so."""
+
+    @property
+    def MAY_REPEAT_TASKS(self) -> bool:  # noqa: N802  a constant of the module
+        """Whether two attempts of one task may write at the same time."""
+        ...
+
+    def prepared(self, targets: Targets, before_creating: Callable[[], None]) -> dict[str, TopicDescription]:
+        """Returns the topics in a log; creates it, and them, if they are missing (:meth:`Targets.prepare`).
+
+        ``before_creating`` is called before anything is created in an empty place.
+        """
+        ...
+
+    def kept(self, directory: str, run: Run) -> Publication:
+        """Returns the driver's writer of a query, which has its name until another one takes over.
+
+        Raises LogDirLockedError while another process writes to a directory under the name.
+        """
+        ...
+
+    def taken(self, directory: str, app_id: str, timeout_ms: int, *, is_named: bool) -> Publication:
+        """Returns a writer for one write, which another process ends. ``is_named``: whether it has progress."""
         ...

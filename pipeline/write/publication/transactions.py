@@ -7,11 +7,12 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from ....storage import (
+    TRANSACTION_TIMEOUT_MS,
     AppendInfo,
     EncodedBatches,
     GroupOffsets,
@@ -22,12 +23,15 @@ from ....storage import (
     TransactionalWriter,
     TransactionCoordinator,
     TransactionRefusedError,
+    this_process,
 )
 from ..answers import Answer, Written
 from ..exactly_once.log_ends import check_partitions
-from ..exactly_once.progress import Progress
+from ..exactly_once.progress import Progress, Run
 from ..targets import Targets, manager_for
 from .port import Decision, Offsets, TaskNumbers, Ticket, Topics, Write
+
+MAY_REPEAT_TASKS = False  # both attempts would append
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,16 @@ class TransactionTicket:
             raise TransactionRefusedError(f"task {numbers.task} was started again, attempt {numbers.attempt}")
         manager = manager_for(directory, topics)
         return TransactionAppender(TransactionalWriter(manager, self.transaction, unsynced=self.unsynced))
+
+    def resumed(self, directory: str, *, is_named: bool) -> TransactionPublication:
+        """Takes no lock."""
+        return TransactionPublication.taken(
+            directory, lambda manager: TransactionCoordinator.resume(manager, self.transaction), is_named=is_named
+        )
+
+    def abort(self, directory: str) -> None:
+        with suppress(TransactionRefusedError), closing(self.resumed(directory, is_named=False)) as publication:
+            publication.abort(self)
 
 
 class TransactionAppender:
@@ -175,26 +189,21 @@ def prepared(targets: Targets, before_creating: Callable[[], None]) -> dict[str,
         return targets.prepare(manager)
 
 
-def taken(
-    directory: str,
-    app_id: str,
-    *,
-    timeout_ms: int,
-    holder: str = "",
-    is_named: bool = True,
-    keep_lock_file: bool = False,
-) -> TransactionPublication:
-    """Returns the writer, after it ended a transaction that its last holder did not end."""
+def kept(directory: str, run: Run) -> TransactionPublication:
+    """Returns the writer of a query, after it ended a transaction that the last holder of its name did not end."""
     return TransactionPublication.taken(
         directory,
-        lambda manager: TransactionCoordinator.open(manager, app_id, timeout_ms=timeout_ms, holder=holder),
-        is_named=is_named,
-        keep_lock_file=keep_lock_file,
+        lambda manager: TransactionCoordinator.open(
+            manager, run.app_id, timeout_ms=TRANSACTION_TIMEOUT_MS, holder=this_process()
+        ),
+        keep_lock_file=True,
     )
 
 
-def resumed(directory: str, ticket: TransactionTicket, *, is_named: bool) -> TransactionPublication:
-    """Returns a writer that can commit or abort a write that another process began. Takes no lock."""
+def taken(directory: str, app_id: str, timeout_ms: int, *, is_named: bool) -> TransactionPublication:
+    """Returns the writer of one write, after it ended a transaction as :func:`kept` does."""
     return TransactionPublication.taken(
-        directory, lambda manager: TransactionCoordinator.resume(manager, ticket.transaction), is_named=is_named
+        directory,
+        lambda manager: TransactionCoordinator.open(manager, app_id, timeout_ms=timeout_ms),
+        is_named=is_named,
     )
