@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
-from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
-from ..bucket import Attempts, ObjectStore, Patience, open_store, patiently
-from ..clock import SystemClock
+from ..bucket.stores.patience import PatientStore
+from ..bucket.stores.port import ObjectStore
+from ..bucket.stores.remote import open_store
 from ..directory.snapshot import sync_files
 from ..errors import CorruptionError, ObjectMissingError, SnapshotError
 from ..filesystem.local import LocalFileSystem
@@ -182,7 +181,7 @@ class StorePlace:
     """A backup on an object store."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+        self._store, self._patient = store, PatientStore(store)
 
     @property
     def path(self) -> str:
@@ -192,8 +191,7 @@ class StorePlace:
         return hashlib.sha256(data).hexdigest()
 
     def put(self, name: str, data: Buffer) -> None:
-        content = bytes(data)
-        self._patiently(lambda: self._store.put(name, content))
+        self._patient.put(name, bytes(data))
 
     def sync(self) -> None:
         """Does nothing: every put is durable."""
@@ -203,7 +201,7 @@ class StorePlace:
 
     def get(self, name: str, limit: int) -> Buffer:
         try:
-            return self._patiently(lambda: self._store.get(name, limit=limit))
+            return self._patient.get(name, limit=limit)
         except ObjectMissingError:
             raise CorruptionError("the object is missing", path=f"{self.path}/{name}") from None
 
@@ -212,7 +210,7 @@ class StorePlace:
 
     def delete(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), KEYS_AT_ONCE):
-            self._patiently(partial(self._store.delete, names[start : start + KEYS_AT_ONCE]))
+            self._patient.delete(names[start : start + KEYS_AT_ONCE])
 
     def list_abandoned(self, folder: str) -> list[Stored]:
         """Leaves out files younger than a day, by the store's clock: another process may have put them just now."""
@@ -222,6 +220,3 @@ class StorePlace:
 
     def locked(self) -> AbstractContextManager[None]:
         return nullcontext()
-
-    def _patiently(self, request: Callable[[], T]) -> T:
-        return patiently(Attempts(Patience.of_process(), SystemClock(), Random()), request)

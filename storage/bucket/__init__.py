@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from .files.marks import StateMarks as StateMarks
     from .files.open_files import MadeBytes as MadeBytes, ObjectBytes as ObjectBytes, OpenFile as OpenFile
-    from .files.parts import PART_BYTES as PART_BYTES, Parts as Parts, read_range as read_range
+    from .files.parts import PART_BYTES as PART_BYTES, Parts as Parts
     from .files.pinned import PinnedFiles as PinnedFiles
     from .files.read_only import ReadOnlyFileSystem as ReadOnlyFileSystem
     from .filler import encode_filler as encode_filler, is_filler as is_filler
@@ -68,13 +68,11 @@ if TYPE_CHECKING:
         StagedTopic as StagedTopic,
         Stager as Stager,
         combined as combined,
-        put_staged as put_staged,
     )
     from .stores.patience import (
-        Attempts as Attempts,
         Patience as Patience,
-        patiently as patiently,
-        read_object as read_object,
+        PatientRanges as PatientRanges,
+        PatientStore as PatientStore,
     )
     from .stores.port import (
         PUT_BYTES_MAX as PUT_BYTES_MAX,
@@ -132,14 +130,14 @@ else:
             "files.filesystem": ["BucketFileSystem", "is_kept", "open_files"],
             "files.marks": ["StateMarks"],
             "files.open_files": ["MadeBytes", "ObjectBytes", "OpenFile"],
-            "files.parts": ["PART_BYTES", "Parts", "read_range"],
+            "files.parts": ["PART_BYTES", "Parts"],
             "files.pinned": ["PinnedFiles"],
             "files.read_only": ["ReadOnlyFileSystem"],
             "filler": ["encode_filler", "is_filler"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
             "root": ["open_root"],
-            "staging": ["STAGED_BYTES_MAX", "Staged", "StagedTopic", "Stager", "combined", "put_staged"],
-            "stores.patience": ["Attempts", "Patience", "patiently", "read_object"],
+            "staging": ["STAGED_BYTES_MAX", "Staged", "StagedTopic", "Stager", "combined"],
+            "stores.patience": ["Patience", "PatientRanges", "PatientStore"],
             "stores.port": ["FolderListing", "ListingStore", "ObjectFacts", "ObjectStore", "PUT_BYTES_MAX"],
             "stores.probe": ["check_store"],
             "stores.race": ["Contenders"],

@@ -33,7 +33,6 @@ from .commit_log import CommitLog
 from .commits.commit import ClientTransaction, VoidChange, commit_key
 from .commits.state import OpenTransaction, State
 from .loading import last_between
-from .stores.patience import patiently
 from .stores.port import ObjectFacts, ObjectStore
 
 DAY_MS = 86_400_000
@@ -158,7 +157,7 @@ def abort_overdue(log: CommitLog, *, dry_run: bool = False) -> list[ClientTransa
 
 
 def _begun_ms(log: CommitLog, opened: OpenTransaction) -> int:
-    facts = patiently(log.attempts(), lambda: log.store.head(commit_key(opened.number)))
+    facts = log.patient_store.head(commit_key(opened.number))
     if facts is None:
         raise ObjectMissingError(f"{log.store.url}/{commit_key(opened.number)}: the log has lost a commit")
     return facts.modified_ms
@@ -195,8 +194,8 @@ def _added(
 
 def _store_time(log: CommitLog) -> int:
     """Returns the store's time in ms since the epoch: the time of an object that was just written."""
-    patiently(log.attempts(), lambda: log.store.put(CLOCK, b""))
-    facts = patiently(log.attempts(), lambda: log.store.head(CLOCK))
+    log.patient_store.put(CLOCK, b"")
+    facts = log.patient_store.head(CLOCK)
     if facts is None:
         raise ObjectMissingError(f"{log.store.url}/{CLOCK}: the object was just written, but does not exist")
     return facts.modified_ms
@@ -217,7 +216,7 @@ def _newest_older(log: CommitLog, than_ms: int) -> int:
     """Returns the last commit that is not newer than a time, by the store's clock; 0 if there is none."""
 
     def is_older(number: int) -> bool:
-        facts = patiently(log.attempts(), lambda: log.store.head(commit_key(number)))
+        facts = log.patient_store.head(commit_key(number))
         return facts is not None and facts.modified_ms <= than_ms
 
     return last_between(0, log.state.number + 1, is_older)

@@ -38,7 +38,7 @@ from .commits.codec import decode_commit, encode_commit
 from .commits.commit import Change, Commit, commit_key
 from .commits.state import State
 from .loading import IDENTITY, load_state, read_commit, read_identity
-from .stores.patience import Attempts, Patience
+from .stores.patience import Attempts, Patience, PatientStore
 from .stores.port import ObjectStore
 
 Proposal = Callable[[State], Change | None]
@@ -73,7 +73,12 @@ class CommitLog:
         self._lock, self._by = RLock(), this_process()
         self._moving = RLock()  # held for moments only, within ``_lock``: readers do not wait for the store
         self._watchers: list[Callable[[], None]] = []
-        self._state = load_state(store, log_id, self.attempts)
+        self._state = load_state(self.patient_store, log_id)
+
+    @property
+    def patient_store(self) -> PatientStore:
+        """The store with requests that are repeated while it fails."""
+        return PatientStore(self.store, self._attempts)
 
     @property
     def state(self) -> State:
@@ -113,7 +118,7 @@ class CommitLog:
             return True
 
     def _read(self, number: int) -> Commit | None:
-        return read_commit(self.store, number, self.attempts())
+        return read_commit(self.patient_store, number)
 
     def _take(self, commit: Commit | None) -> None:
         """Applies the next commit, if there is one, and those that follow."""
@@ -150,15 +155,15 @@ class CommitLog:
     def check_current(self) -> None:
         """Raises LogReplacedError unless the store :meth:`is_current`."""
         with self._lock:
-            self._check_current(self.attempts())
+            self._check_current(self.patient_store)
 
-    def _check_current(self, attempts: Attempts) -> None:
+    def _check_current(self, store: PatientStore) -> None:
         number = self._state.number
         if number:
-            commit = read_commit(self.store, number, attempts)
+            commit = read_commit(store, number)
             key, found = commit_key(number), None if commit is None else commit.uid
         else:
-            identity = read_identity(self.store, attempts)
+            identity = read_identity(store)
             key, found = IDENTITY, None if identity is None else identity.log_id
         if found != self._state.uid:
             raise LogReplacedError(
@@ -175,7 +180,7 @@ class CommitLog:
         exist or appear later; StorageError if others' commits came first until then.
         """
         with self._lock:
-            attempts = self.attempts()
+            attempts = self._attempts()
             while (change := propose(self._state)) is not None:
                 commit = self._signed(change)
                 if self._is_written(commit, self._encoded(commit), attempts):
@@ -244,7 +249,7 @@ class CommitLog:
         except ObjectStoreError as error:
             failed = error
         try:
-            return read_commit(self.store, commit.number, self._once()) or failed
+            return read_commit(self._once(), commit.number) or failed
         except ObjectStoreError as error:
             return error
 
@@ -273,8 +278,10 @@ class CommitLog:
         except RuntimeError as error:  # there are too many threads; the commit is done
             logger.warning("no checkpoint of commit %s was written: %s", number, error)
 
-    def attempts(self) -> Attempts:
+    def _attempts(self) -> Attempts:
         return Attempts(self._patience, self._clock, self._random)
 
-    def _once(self) -> Attempts:
-        return Attempts(self._patience._replace(deadline_ms=0), self._clock, self._random)
+    def _once(self) -> PatientStore:
+        """Returns the store with requests that are not repeated, except for reads that find damage."""
+        patience = self._patience._replace(deadline_ms=0)
+        return PatientStore(self.store, lambda: Attempts(patience, self._clock, self._random))

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from random import Random, SystemRandom
 
 from ..clock import Clock, SystemClock
-from ..errors import CorruptionError, NotALogDirError, ObjectStoreError, StorageError
+from ..errors import CorruptionError, NotALogDirError, StorageError
 from ..verdicts import Finding, Verdict
 from .commit_log import CommitLog
 from .loading import FORMAT, IDENTITY, Identity, lists_commits, read_identity
 from .stores.apart import check_store_apart
-from .stores.patience import Attempts, Patience
+from .stores.patience import Attempts, Patience, PatientStore
 from .stores.port import ObjectStore
 from .stores.remote import open_store
 
@@ -38,23 +38,20 @@ def open_root(
     """
     store = store or open_store(url)
     clock, random, patience = clock or SystemClock(), random or SystemRandom(), patience or Patience.of_process()
-
-    def attempts() -> Attempts:
-        return Attempts(patience, clock, random)
-
-    identity = read_identity(store, attempts())
+    patient = PatientStore(store, lambda: Attempts(patience, clock, random))
+    identity = read_identity(patient)
     if identity is None:
-        _check_empty(store, attempts())
+        _check_empty(patient)
         if not create:
             raise NotALogDirError(f"{store.url}: there is no log here")
         _check_word(store.url, check)
-        identity = _create_identity(store, clock, random, attempts())
+        identity = _create_identity(patient, clock, random)
     return CommitLog(store, identity.log_id, clock=clock, random=random, patience=patience)
 
 
-def _check_empty(store: ObjectStore, attempts: Attempts) -> None:
+def _check_empty(store: PatientStore) -> None:
     """Raises CorruptionError if there are commits: a log that lost its identity must not get a new one."""
-    if lists_commits(store, attempts) is not None:
+    if lists_commits(store) is not None:
         raise CorruptionError("is missing, but commits are there: restore it", path=f"{store.url}/{IDENTITY}")
 
 
@@ -64,17 +61,8 @@ def _check_word(url: str, check: Callable[[str], Sequence[Finding]]) -> None:
         raise StorageError(f"{url}: this store must not hold a log: {'; '.join(failed)}")
 
 
-def _create_identity(store: ObjectStore, clock: Clock, random: Random, attempts: Attempts) -> Identity:
+def _create_identity(store: PatientStore, clock: Clock, random: Random) -> Identity:
     """Writes the identity of a new log; returns that of another process if it was faster."""
     created = Identity(f"{random.getrandbits(128):032x}", clock.now_ms())
     data = json.dumps({"format": FORMAT, "logId": created.log_id, "createdMs": created.created_ms}).encode()
-    while True:
-        try:
-            store.put_new(IDENTITY, data)
-            return created
-        except ObjectStoreError as error:
-            failed = error
-        if (found := read_identity(store, attempts)) is not None:
-            return found
-        if not attempts.wait(failed):
-            raise failed
+    return store.put_or_find(IDENTITY, data, read_identity) or created

@@ -15,14 +15,14 @@ import numpy as np
 
 from ..clock import Clock, SystemClock
 from ..config import LogConfig
-from ..errors import ObjectStoreError, RecordTooLargeError, StorageError, UnknownTopicOrPartitionError
+from ..errors import RecordTooLargeError, UnknownTopicOrPartitionError
 from ..format import v2
 from ..format.tables import BatchHeaders, Bytes, Int64s
 from ..writing.append_info import AppendInfo
 from ..writing.checks.batches import check_batch_sizes
 from .commits.commit import OBJECT, StagedObject
-from .staged_objects import TAIL, FilledSlice, encode_object, rows_of
-from .stores.patience import Attempts, Patience
+from .staged_objects import FilledSlice, encode_object, rows_of
+from .stores.patience import Attempts, Patience, PatientStore
 from .stores.port import PUT_BYTES_MAX, ObjectStore
 
 STAGED_BYTES_MAX = 32 << 20  # limit of an object's slices; a larger batch is alone in its object
@@ -77,9 +77,9 @@ class Stager:
         limit: int = STAGED_BYTES_MAX,
     ) -> None:
         """``write``: 32 hex digits that all tasks of a commit share. ``attempts``: limits the repetitions of a put."""
-        self._store, self._write, self._task, self._attempt = store, write, task, attempt
+        self._store = PatientStore(store, attempts or self._attempts)
+        self._write, self._task, self._attempt = write, task, attempt
         self._topics, self._clock, self._limit = topics, clock or SystemClock(), limit
-        self._attempts = attempts or self._patient
         self._filling: dict[tuple[str, int], FilledSlice] = {}
         self._filled = 0  # bytes
         self._appended: dict[tuple[str, int], int] = defaultdict(int)  # records
@@ -94,7 +94,7 @@ class Stager:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _patient(self) -> Attempts:
+    def _attempts(self) -> Attempts:
         return Attempts(Patience.of_process(), self._clock, SystemRandom())
 
     def append(self, topic: str, partition: int, batches: v2.EncodedBatches) -> AppendInfo:
@@ -186,7 +186,7 @@ class Stager:
             self._rows[key].append(row)
         self._objects.append(staged)
         self._wait()
-        self._putting = self._thread.submit(put_staged, self._store, staged.key(self._write), data, self._attempts())
+        self._putting = self._thread.submit(self._store.put_unique, staged.key(self._write), data)
 
     def _wait(self) -> None:
         if self._putting is not None:
@@ -203,38 +203,6 @@ def check_fits_put(size: int) -> None:
         raise RecordTooLargeError(
             f"a batch has {size} bytes, but an object has room for {BATCH_BYTES_MAX}: send smaller ones"
         )
-
-
-def put_staged(store: ObjectStore, key: str, data: bytes, attempts: Attempts) -> None:
-    """Puts an object with a unique name; retries as long as ``attempts`` allow, and then raises the last error.
-
-    Raises StorageError if another object has the name.
-    """
-    while True:
-        try:
-            store.put_new(key, data)
-            return
-        except ObjectStoreError as error:
-            failed = error
-        if _is_there(store, key, data):
-            return
-        if not attempts.wait(failed):
-            raise failed
-
-
-def _is_there(store: ObjectStore, key: str, data: bytes) -> bool:
-    """Whether the object is there; the tail of a staged one has the checksums of all of it."""
-    end = data[-TAIL.size :]
-    try:
-        if (facts := store.head(key)) is None:
-            return False
-        is_same = facts.size == len(data)
-        is_same = is_same and store.get_range(key, len(data) - len(end), len(end)) == end
-    except ObjectStoreError:
-        return False
-    if not is_same:
-        raise StorageError(f"{store.url}/{key}: another object has this name: two tasks have one attempt's number")
-    return True
 
 
 def _records(headers: BatchHeaders) -> int:

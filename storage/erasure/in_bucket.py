@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from ..bucket import CollectLimits, CommitLog, Part, Segment, collect, patiently, unnamed_objects
+from ..bucket.collecting import CollectLimits, collect, unnamed_objects
+from ..bucket.commit_log import CommitLog
+from ..bucket.commits.commit import Segment
+from ..bucket.upkeep import Part
 from ..clock import Clock
 from ..config import LogConfig
 from ..errors import StorageError
@@ -88,4 +91,4 @@ def collect_old(
 
 
 def _exists(log: CommitLog, key: str) -> bool:
-    return patiently(log.attempts(), lambda: log.store.head(key)) is not None
+    return log.patient_store.head(key) is not None

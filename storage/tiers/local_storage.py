@@ -17,12 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-from ..bucket import ListingStore, ObjectBytes, ObjectFacts, Parts, patiently, read_range
+from ..bucket.files.open_files import ObjectBytes
+from ..bucket.files.parts import Parts
+from ..bucket.stores.patience import PatientStore
+from ..bucket.stores.port import ListingStore, ObjectFacts
 from ..errors import CorruptionError, ObjectMissingError
 from ..format.files import checkpoints, file_names as names
 from ..format.files.index_entries import decode_offset_entries
 from .metadata_records import SegmentEpoch, SegmentMetadata, TopicIdPartition
-from .objects import attempts, list_folder, read_whole
+from .objects import list_folder, read_whole
 from .port import BESIDE, SMALL_FILE_BYTES_MAX, TierSegment, TierSegments
 from .segment_end import end_after
 
@@ -65,8 +68,8 @@ class LocalStorageTier:
 
     def __init__(self, store: ListingStore, folder: str) -> None:
         """``folder``: that of the partitions' folders below the store's URL; "" if that is the URL."""
-        self._store, self.folder = store, folder
-        self._parts = Parts(store, attempts)
+        self._store, self.folder, self._patient = store, folder, PatientStore(store)
+        self._parts = Parts(self._patient)
         self._known: dict[str, TierSegment] = {}  # by name: segments never change
 
     @property
@@ -96,7 +99,7 @@ class LocalStorageTier:
             key = self._key(each.partition, object_name(each.start_offset, each.segment_id, names.LOG))
             copy = listed.get(each.segment_id)
             log = copy.objects.get(names.LOG) if copy else None
-            log = log or patiently(attempts(), partial(self._store.head, key))
+            log = log or self._patient.head(key)
             if log is None:
                 lost.append(f"{self.url}/{key}")
             else:
@@ -114,13 +117,13 @@ class LocalStorageTier:
         return ObjectBytes(segment.name, segment.size, self._parts)
 
     def read(self, segment: TierSegment, position: int, length: int) -> memoryview:
-        return read_range(self._store, segment.name, position, length, segment.size, attempts())
+        return self._patient.read_range(segment.name, position, length, segment.size)
 
     def beside(self, segment: TierSegment, kind: str) -> bytes | None:
         if kind not in segment.kinds:
             return None
         try:
-            return read_whole(self._store, segment.name.removesuffix(names.LOG) + kind, SMALL_FILE_BYTES_MAX)
+            return read_whole(self._patient, segment.name.removesuffix(names.LOG) + kind, SMALL_FILE_BYTES_MAX)
         except ObjectMissingError:
             if kind == names.TXN_INDEX:  # there is none if no transaction was aborted
                 return None
@@ -143,7 +146,7 @@ class LocalStorageTier:
 
     def _read_facts(self, partition: TopicIdPartition, copy: _Copy) -> TierSegment:
         log = copy.objects[names.LOG]
-        index, epochs = (read_whole(self._store, *_small(copy, kind)) for kind in (names.INDEX, names.EPOCHS))
+        index, epochs = (read_whole(self._patient, *_small(copy, kind)) for kind in (names.INDEX, names.EPOCHS))
         _, positions = decode_offset_entries(copy.start, index)
         from_ = int(positions.max(initial=0))
         path = f"{self.url}/{log.key}"
@@ -156,7 +159,7 @@ class LocalStorageTier:
         )
 
     def _read_listed(self, log: ObjectFacts, position: int, length: int) -> memoryview:
-        return read_range(self._store, log.key, position, length, log.size, attempts())
+        return self._patient.read_range(log.key, position, length, log.size)
 
 
 def _named(metadata: SegmentMetadata, log: ObjectFacts, kinds: frozenset[str]) -> TierSegment:

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from random import SystemRandom
 
-from ..bucket import (
-    Attempts,
-    FolderListing,
-    ListingStore,
-    ObjectFacts,
-    Patience,
-    open_store,
-    patiently,
-)
-from ..clock import SystemClock
+from ..bucket.stores.patience import PatientStore
+from ..bucket.stores.port import FolderListing, ListingStore, ObjectFacts
+from ..bucket.stores.remote import open_store
 from ..errors import CorruptionError, ObjectExistsError, ObjectMissingError, ObjectStoreError, StoreAccessError
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import make_directory_durably, parent_of, read_file, write_atomically
@@ -29,12 +21,7 @@ def open_objects(url: str) -> ListingStore:
     return open_store(url) if is_store_url(url) else DirectoryObjects(local_path(url))
 
 
-def attempts() -> Attempts:
-    """Returns the pauses between repeated requests, within the limits set in the environment."""
-    return Attempts(Patience.of_process(), SystemClock(), SystemRandom())
-
-
-def read_whole(store: ListingStore, key: str, limit: int, size: int | None = None) -> bytes:
+def read_whole(store: PatientStore, key: str, limit: int, size: int | None = None) -> bytes:
     """Returns the content of an object of at most ``limit`` bytes; ``size``: as listed, None asks for it.
 
     Raises ObjectMissingError, ObjectStoreError at the end of the patience, and CorruptionError, with the object's name,
@@ -43,11 +30,11 @@ def read_whole(store: ListingStore, key: str, limit: int, size: int | None = Non
     expected = _size_of(store, key) if size is None else size
     if expected > limit:
         raise CorruptionError(f"{expected} bytes, where at most {limit} are expected", path=f"{store.url}/{key}")
-    return bytes(patiently(attempts(), partial(store.get_range, key, 0, expected)))
+    return bytes(store.get_range(key, 0, expected))
 
 
-def _size_of(store: ListingStore, key: str) -> int:
-    facts = patiently(attempts(), partial(store.head, key))
+def _size_of(store: PatientStore, key: str) -> int:
+    facts = store.head(key)
     if facts is None:
         raise ObjectMissingError(f"{store.url}/{key}: there is no such object")
     return facts.size
@@ -55,7 +42,7 @@ def _size_of(store: ListingStore, key: str) -> int:
 
 def list_folder(store: ListingStore, folder: str) -> FolderListing:
     """Returns the direct content of a folder. Raises ObjectStoreError at the end of the patience."""
-    return patiently(attempts(), partial(store.list_folder, folder))
+    return PatientStore(store).repeated(partial(store.list_folder, folder))
 
 
 class DirectoryObjects:

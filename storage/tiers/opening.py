@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..bucket import ListingStore
+from ..bucket.stores.port import ListingStore
 from ..errors import NotALogDirError
 from .aiven.keys import Keys
 from .aiven.layout import AivenTier, parse_topic

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..bucket import ObjectBytes
+from ..bucket.files.open_files import ObjectBytes
 from ..format.files import file_names as names
 from .metadata_records import SegmentEpoch, SegmentMetadata, TopicIdPartition
 

@@ -6,14 +6,13 @@ Each object is read back: nothing counts as copied before its bytes were compare
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
-from ..bucket import ObjectStore, patiently
+from ..bucket.stores.patience import PatientStore
+from ..bucket.stores.port import ObjectStore
 from ..errors import StorageError
 from ..format.files import file_names as names
 from .local_storage import FOLDER, object_name, partition_folder
 from .metadata_records import TopicIdPartition
-from .objects import attempts
 
 READ_BACK_BYTES = 8 << 20
 # The .log is last: a reader that finds it finds the others. Readers that only look at names require all but the
@@ -38,24 +37,25 @@ def put_segment(
     """
     keys = segment_keys(partition, start_offset, segment_id)
     written = [(keys[kind], files[kind]) for kind in ORDER if kind in files]
+    patient = PatientStore(store)
     for key, data in written:
-        patiently(attempts(), partial(store.put, key, data))
+        patient.put(key, data)
     for key, data in written:
-        _compare(store, key, data)
+        _compare(patient, key, data)
 
 
 def delete_segment(store: ObjectStore, partition: TopicIdPartition, start_offset: int, segment_id: str) -> None:
     """Deletes the objects of a segment, the ``.log`` first; missing ones are not an error."""
     keys = segment_keys(partition, start_offset, segment_id)
-    patiently(attempts(), partial(store.delete, [keys[kind] for kind in reversed(ORDER)]))
+    PatientStore(store).delete([keys[kind] for kind in reversed(ORDER)])
 
 
-def _compare(store: ObjectStore, key: str, data: bytes) -> None:
-    facts = patiently(attempts(), partial(store.head, key))
+def _compare(store: PatientStore, key: str, data: bytes) -> None:
+    facts = store.head(key)
     if facts is None or facts.size != len(data):
         there = "is not there" if facts is None else f"has {facts.size:,} bytes"
         raise StorageError(f"{store.url}/{key}: the object {there} after {len(data):,} bytes were written to it")
     for start in range(0, len(data), READ_BACK_BYTES):
         wanted = data[start : start + READ_BACK_BYTES]
-        if patiently(attempts(), partial(store.get_range, key, start, len(wanted))) != wanted:
+        if store.get_range(key, start, len(wanted)) != wanted:
             raise StorageError(f"{store.url}/{key}: from position {start} on, the object is not what was written to it")

@@ -22,22 +22,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from ..bucket import (
-    CommitLog,
-    DataChange,
-    Part,
-    PartitionSlices,
-    Segment,
-    State,
-    SwapChange,
-    TopicChange,
-    encode_filler,
-    finish_copy,
-    is_filler,
-    parts_of,
-    put_staged,
-    raise_log_start,
-)
+from ..bucket.commit_log import CommitLog
+from ..bucket.commits.commit import DataChange, PartitionSlices, Segment, SwapChange, TopicChange
+from ..bucket.commits.state import State
+from ..bucket.filler import encode_filler, is_filler
+from ..bucket.upkeep import Part, finish_copy, parts_of, raise_log_start
 from ..directory.admin import check_whole
 from ..directory.manager import LogManager
 from ..directory.topics_file import TopicDescription
@@ -131,7 +120,7 @@ class _Copy:
             return
         write, spans = uuid4().hex, list(_spans([0, *bases, end]))
         staged, data, rows = encode_filler(write, self._topic, self._partition, spans)
-        put_staged(self._log.store, staged.key(write), data, self._log.attempts())
+        self._log.patient_store.put_unique(staged.key(write), data)
         change = DataChange(write, [staged], [PartitionSlices(self._topic, self._partition, 0, rows)])
         self._log.commit(lambda state: change if self._needs_room(state, end) else None)
 
@@ -158,8 +147,7 @@ class _Copy:
         if is_last:
             files[names.SNAPSHOT] = reader.producers.to_bytes()
         for kind, content in {**files, names.LOG: data}.items():
-            key = put.key(self._topic, self._partition) + kind
-            put_staged(self._log.store, key, content, self._log.attempts())
+            self._log.patient_store.put_unique(put.key(self._topic, self._partition) + kind, content)
         self._log.commit(lambda state: self._replaced(state, put))
 
     def _replaced(self, state: State, put: Segment) -> SwapChange | None:

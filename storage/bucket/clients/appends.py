@@ -45,7 +45,7 @@ from ..commits.transactions import problem_of
 from ..filler import empty_batch
 from ..proposals import check_copied
 from ..staged_objects import FilledSlice, encode_object, rows_of
-from ..staging import check_fits_put, put_staged
+from ..staging import check_fits_put
 
 Key = tuple[str, int]  # topic id, partition
 Result = AppendInfo | LogStoreError
@@ -240,7 +240,7 @@ def _commit(log: CommitLog, ready: Sequence[ReadyBatch | LogStoreError | None], 
     slices = _slices_of(added)
     data = encode_object(write, [part for each in slices for part in each.parts])
     staged = StagedObject(0, 0, 0, len(data))
-    put_staged(log.store, staged.key(write), data, log.attempts())
+    log.patient_store.put_unique(staged.key(write), data)
 
     def propose(state: State) -> DataChange | None:
         nonlocal done

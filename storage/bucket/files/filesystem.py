@@ -30,7 +30,6 @@ from ..commits.commit import ClientTransaction, Segment
 from ..commits.state import State
 from ..root import open_root
 from ..staged_objects import Footer, read_footer
-from ..stores.patience import patiently, read_object
 from ..stores.port import ObjectStore
 from ..stores.remote import open_store
 from .groups_log import GroupsLog, groups_log
@@ -81,7 +80,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         self._footers: dict[str, Footer] = {}
         self._put_files: dict[str, bytes | None] = {}  # beside segments that were put; None: the object is missing
         self._put_files_bytes = 0
-        self._parts = Parts(log.store, log.attempts)
+        self._parts = Parts(log.patient_store)
 
     def __reduce__(self) -> tuple[Callable[[str], MadeFileSystem], tuple[str]]:
         """Pickles only the URL, by which another process opens the log."""
@@ -267,7 +266,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         shown = None if files is None else _shown(files, name)
         if files is not None and isinstance(shown, Segment):
             key = shown.key(files.topic_id, files.partition) + names.KEY_FILTER
-            patiently(self.log.attempts(), lambda: self.log.store.put(key, data))
+            self.log.patient_store.put(key, data)
         return isinstance(shown, Segment)
 
     def _snapshot(self, files: PartitionFiles) -> bytes:
@@ -296,7 +295,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
         with self._lock:
             if key in self._put_files:
                 return self._put_files[key]
-        data = read_object(self.log.store, key, SMALL_FILE_BYTES_MAX, bytes, self.log.attempts())
+        data = self.log.patient_store.read(key, SMALL_FILE_BYTES_MAX, bytes)
         if kind == names.KEY_FILTER:  # it is as large as all indexes together, and may be put later
             return data
         with self._lock:
@@ -310,7 +309,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
     def _footer(self, key: str, size: int) -> Footer:
         found = self._footers.get(key)
         if found is None:
-            found = patiently(self.log.attempts(), lambda: read_footer(self.log.store, key, size))
+            found = self.log.patient_store.repeated(lambda: read_footer(self.log.store, key, size))
             with self._lock:
                 self._footers[key] = found
                 while len(self._footers) > FOOTERS_KEPT:

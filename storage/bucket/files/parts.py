@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import NamedTuple
 
-from ...errors import CorruptionError, ObjectStoreError
 from ...filesystem.locks import process_id
-from ..stores.patience import Attempts, patiently
-from ..stores.port import RangeStore
+from ..stores.patience import PatientRanges
 
 PART_BYTES = 4 << 20  # of one request
 AHEAD_BYTES = 8 << 20  # read ahead of a reader that goes from part to part
@@ -52,8 +50,8 @@ class Progress:
 class Parts:
     """Reads parts of objects for all files of a log. For any thread of one process."""
 
-    def __init__(self, store: RangeStore, attempts: Callable[[], Attempts]) -> None:
-        self._store, self._attempts = store, attempts
+    def __init__(self, store: PatientRanges) -> None:
+        self._store = store
         self._forget()
 
     def _forget(self) -> None:
@@ -94,38 +92,11 @@ class Parts:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="commitlog object store")
             self._bytes += part.length if found is None else 0
-            found = self._kept[key] = self._threads.submit(self._read, part)
+            found = self._kept[key] = self._threads.submit(self._store.read_range, *part)
             while self._bytes > KEPT_BYTES and len(self._kept) > 1:
                 _, _, length = self._kept.popitem(last=False)[0]
                 self._bytes -= length
             return found
-
-    def _read(self, part: Part) -> memoryview:
-        return read_range(self._store, *part, self._attempts())
-
-
-def read_range(
-    store: RangeStore, key: str, start: int, length: int, object_size: int, attempts: Attempts
-) -> memoryview:
-    """Returns bytes of an object.
-
-    Raises CorruptionError if the object has another size, and the errors of :func:`patiently`.
-    """
-    part = Part(key, start, length, object_size)
-    try:
-        return store.get_range(key, start, length)
-    except ObjectStoreError:
-        patiently(attempts, lambda: _check_size(store, part))  # asks again before it calls an object damaged
-    return patiently(attempts, lambda: store.get_range(key, start, length))
-
-
-def _check_size(store: RangeStore, part: Part) -> None:
-    facts = store.head(part.key)
-    if facts is not None and facts.size != part.object_size:
-        raise CorruptionError(
-            f"the object has {facts.size} bytes, but what names it says {part.object_size}: restore it",
-            path=f"{store.url}/{part.key}",
-        )
 
 
 def _has_failed(future: Future[memoryview]) -> bool:

@@ -1,4 +1,4 @@
-"""How long, and how often, requests to a store are repeated.
+"""How long, and how often, requests to a store are repeated: a decorator of the port.
 
 Two settings are taken from the environment, as credentials are, because it reaches every process of Spark.
 """
@@ -6,14 +6,21 @@ Two settings are taken from the environment, as credentials are, because it reac
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from random import Random
+from collections.abc import Callable, Sequence
+from random import Random, SystemRandom
 from typing import NamedTuple, TypeVar
 
-from ...clock import Clock
-from ...errors import CorruptionError, InvalidConfigError, ObjectMissingError, ObjectStoreError, StoreAccessError
+from ...clock import Clock, SystemClock
+from ...errors import (
+    CorruptionError,
+    InvalidConfigError,
+    ObjectMissingError,
+    ObjectStoreError,
+    StorageError,
+    StoreAccessError,
+)
 from ...filesystem.locks import environment
-from .port import ObjectStore
+from .port import ObjectFacts, ObjectStore, RangeStore
 
 _Result = TypeVar("_Result")
 DELIVERY_TIMEOUT = "COMMITLOG_DELIVERY_TIMEOUT_MS"  # Kafka's delivery.timeout.ms
@@ -21,6 +28,7 @@ RETRIES = "COMMITLOG_RETRIES"  # Kafka's retries
 _MOST = 2**31 - 1
 REFUSALS_MAX = 10  # consecutive refusals; with the pauses between them, some 10 s
 _DAMAGED_READS = 3  # an object is read this often before it is called damaged: an answer may be cut short
+_COMPARED_BYTES = 16  # the tail of a staged object, which has the checksums of all of it
 
 logger = logging.getLogger(__name__)
 
@@ -80,15 +88,120 @@ class Attempts:
         return True
 
 
-def patiently(attempts: Attempts, read: Callable[[], _Result]) -> _Result:
-    """Returns the result of ``read``; repeats it while the store fails, and a few times if it finds damage.
+def attempts_of_process() -> Attempts:
+    """Returns the pauses between repeated requests, as long as the environment says. Raises InvalidConfigError."""
+    return Attempts(Patience.of_process(), SystemClock(), SystemRandom())
 
-    Raises the last error at the deadline; ObjectMissingError and StoreAccessError at once.
+
+class PatientRanges:
+    """Repeats the requests to a store while it fails; each until a deadline of its own. For any thread.
+
+    All operations raise the last error at the deadline; ObjectMissingError and StoreAccessError at once.
     """
+
+    bare: RangeStore  # sends each request once
+
+    def __init__(self, bare: RangeStore, attempts: Callable[[], Attempts] = attempts_of_process) -> None:
+        """``attempts`` begins the pauses of one request."""
+        self.bare, self._attempts = bare, attempts
+
+    @property
+    def url(self) -> str:
+        return self.bare.url
+
+    def repeated(self, request: Callable[[], _Result]) -> _Result:
+        """Returns what ``request``, which asks :attr:`bare`, returns; repeats it a few times where it finds damage."""
+        return _repeated(request, self._attempts())
+
+    def head(self, key: str) -> ObjectFacts | None:
+        return self.repeated(lambda: self.bare.head(key))
+
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        return self.repeated(lambda: self.bare.get_range(key, start, length))
+
+    def read_range(self, key: str, start: int, length: int, object_size: int) -> memoryview:
+        """Returns bytes of an object. Raises CorruptionError if it has another size than ``object_size``."""
+        attempts = self._attempts()
+        try:
+            return self.bare.get_range(key, start, length)
+        except ObjectStoreError:
+            _repeated(lambda: self._check_size(key, object_size), attempts)  # asks again before it calls it damaged
+        return _repeated(lambda: self.bare.get_range(key, start, length), attempts)
+
+    def _check_size(self, key: str, size: int) -> None:
+        facts = self.bare.head(key)
+        if facts is not None and facts.size != size:
+            raise CorruptionError(
+                f"the object has {facts.size} bytes, but what names it says {size}: restore it",
+                path=f"{self.url}/{key}",
+            )
+
+
+class PatientStore(PatientRanges):
+    """As :class:`PatientRanges`, for all operations of :class:`ObjectStore` that the log repeats."""
+
+    bare: ObjectStore
+
+    def __init__(self, bare: ObjectStore, attempts: Callable[[], Attempts] = attempts_of_process) -> None:
+        super().__init__(bare, attempts)
+
+    def get(self, key: str, *, limit: int) -> bytes:
+        return self.repeated(lambda: self.bare.get(key, limit=limit))
+
+    def read(self, key: str, limit: int, decode: Callable[[bytes], _Result]) -> _Result | None:
+        """Returns what ``decode`` makes of an object of at most ``limit`` bytes; None if the store says there is none.
+
+        Raises CorruptionError with the object's name.
+        """
+
+        def request() -> _Result:
+            try:
+                return decode(self.bare.get(key, limit=limit))
+            except CorruptionError as error:
+                raise error.located(f"{self.url}/{key}") from None
+
+        try:
+            return self.repeated(request)
+        except ObjectMissingError:
+            return None
+
+    def put(self, key: str, data: bytes) -> None:
+        self.repeated(lambda: self.bare.put(key, data))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self.repeated(lambda: self.bare.delete(keys))
+
+    def put_unique(self, key: str, data: bytes) -> None:
+        """Puts an object with a unique name. Raises StorageError if another object has the name.
+
+        After a lost answer, its size and its last bytes tell whether the object is there.
+        """
+        self.put_or_find(key, data, lambda store: _is_there(store.bare, key, data) or None)
+
+    def put_or_find(self, key: str, data: bytes, find: Callable[[PatientStore], _Result | None]) -> _Result | None:
+        """Puts a new object until the store answers, or ``find`` returns what is there; it may be of this call.
+
+        ``find`` reads it after each failure, within the same deadline; it returns None if there is no object yet.
+        """
+        attempts = self._attempts()
+        within = PatientStore(self.bare, lambda: attempts)
+        while True:
+            try:
+                self.bare.put_new(key, data)
+                return None
+            except ObjectStoreError as error:
+                failed = error
+            if (found := find(within)) is not None:
+                return found
+            if not attempts.wait(failed):
+                raise failed
+
+
+def _repeated(request: Callable[[], _Result], attempts: Attempts) -> _Result:
     damaged = 0
     while True:
         try:
-            return read()
+            return request()
         except (ObjectMissingError, StoreAccessError):
             raise
         except CorruptionError:
@@ -100,21 +213,15 @@ def patiently(attempts: Attempts, read: Callable[[], _Result]) -> _Result:
                 raise
 
 
-def read_object(
-    store: ObjectStore, key: str, limit: int, decode: Callable[[bytes], _Result], attempts: Attempts
-) -> _Result | None:
-    """Returns the decoded content of an object of at most ``limit`` bytes; None if the object does not exist.
-
-    Raises CorruptionError with the object's name, and the errors of :func:`patiently`.
-    """
-
-    def read() -> _Result:
-        try:
-            return decode(store.get(key, limit=limit))
-        except CorruptionError as error:
-            raise error.located(f"{store.url}/{key}") from None
-
+def _is_there(store: ObjectStore, key: str, data: bytes) -> bool:
+    end = data[-_COMPARED_BYTES:]
     try:
-        return patiently(attempts, read)
-    except ObjectMissingError:
-        return None
+        if (facts := store.head(key)) is None:
+            return False
+        is_same = facts.size == len(data)
+        is_same = is_same and store.get_range(key, len(data) - len(end), len(end)) == end
+    except ObjectStoreError:
+        return False
+    if not is_same:
+        raise StorageError(f"{store.url}/{key}: another object has this name: two tasks have one attempt's number")
+    return True

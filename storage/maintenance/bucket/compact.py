@@ -12,7 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...bucket import Part, Segment, Slice
+from ...bucket.commits.commit import Segment
+from ...bucket.commits.state import Slice
+from ...bucket.upkeep import Part
 from ...clock import Clock
 from ...compaction.dirty import Cleanable, cleanable
 from ...compaction.rounds import Cleaner, CleanResult

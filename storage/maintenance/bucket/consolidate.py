@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...bucket import Part, Segment, Slice
+from ...bucket.commits.commit import Segment
+from ...bucket.commits.state import Slice
+from ...bucket.upkeep import Part
 from ...clock import Clock
 from ...config import LogConfig
 from ...format.constants import INT32_MAX

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...bucket import CollectLimits, CommitLog, abort_overdue, collect, find_topic
+from ...bucket.collecting import CollectLimits, abort_overdue, collect
+from ...bucket.commit_log import CommitLog
+from ...bucket.topics import find_topic
 from ...clock import instant
 from ...directory.log_directory import check_copied
 from ...errors import LogStoreError, StorageError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...bucket import Segment
+from ...bucket.commits.commit import Segment
 from ...clock import Clock
 from ...config import LogConfig
 from ...errors import StorageError

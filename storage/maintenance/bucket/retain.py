@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...bucket import CollectLimits, Part, patiently, raise_log_start
+from ...bucket.collecting import CollectLimits
+from ...bucket.upkeep import Part, raise_log_start
 from ...config import LogConfig
 from ...retention.plan import RetentionOptions, plan_retention
 from ...retention.report import RetentionReport
@@ -61,5 +62,5 @@ def _modified_ms(place: Place, parts: Sequence[Part]) -> Iterator[int]:
     """Yields when the objects of the parts were written, which counts as the time of records without one."""
     log = place.log
     for key in {place.key(part) for part in parts}:
-        facts = patiently(log.attempts(), lambda key=key: log.store.head(key))  # type: ignore[misc]
+        facts = log.patient_store.head(key)
         yield 2**62 if facts is None else facts.modified_ms  # a missing object is not deleted by time

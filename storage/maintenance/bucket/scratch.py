@@ -17,21 +17,12 @@ from uuid import uuid4
 import numpy as np
 
 from ... import format as formats
-from ...bucket import (
-    PUT_BYTES_MAX,
-    CommitLog,
-    Part,
-    PartitionState,
-    Segment,
-    Slice,
-    Topic,
-    is_filler,
-    parts_of,
-    patiently,
-    put_staged,
-    read_object,
-    replace_parts,
-)
+from ...bucket.commit_log import CommitLog
+from ...bucket.commits.commit import Segment
+from ...bucket.commits.state import PartitionState, Slice, Topic
+from ...bucket.filler import is_filler
+from ...bucket.stores.port import PUT_BYTES_MAX
+from ...bucket.upkeep import Part, parts_of, replace_parts
 from ...clock import Clock
 from ...config import LogConfig
 from ...errors import CorruptionError, ObjectMissingError, StorageError, UnknownTopicOrPartitionError
@@ -99,7 +90,7 @@ def read_part(place: Place, part: Part, epoch: int = 0) -> bytes:
     log, key = place.log, place.key(part)
     read = partial(_read_slice, place, part, epoch) if isinstance(part, Slice) else partial(_read_segment, place, part)
     try:
-        return patiently(log.attempts(), read)
+        return log.patient_store.repeated(read)
     except CorruptionError as error:
         raise error.located(f"{log.store.url}/{key}") from None
     except ObjectMissingError as error:
@@ -220,7 +211,7 @@ def put_segment(
     name = put.key(place.topic.topic_id, place.partition)
     beside = {**_beside(place, log, segment, end, replaced), **(again_with or {})}
     for kind, content in {**beside, file_names.LOG: data}.items():
-        put_staged(place.log.store, name + kind, content, place.log.attempts())
+        place.log.patient_store.put_unique(name + kind, content)
     ids = place.topic.topic_id, place.partition
     committed = place.log.commit(lambda state: replace_parts(state, *ids, put, replaced, before))
     return put if committed is not None else None
@@ -256,7 +247,7 @@ def segment_before(place: Place, offset: int) -> Segment | None:
 def read_beside(place: Place, segment: Segment, kind: str) -> bytes | None:
     """Returns an object beside a segment; None if there is none."""
     log, key = place.log, segment.key(place.topic.topic_id, place.partition) + kind
-    return read_object(log.store, key, SMALL_BYTES_MAX, bytes, log.attempts())
+    return log.patient_store.read(key, SMALL_BYTES_MAX, bytes)
 
 
 def _read(place: Place, segment: LogSegment) -> bytes:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import zstandard
 
-from ...bucket import PART_BYTES, ListingStore, ObjectFacts
+from ...bucket.files.parts import PART_BYTES
+from ...bucket.stores.port import ListingStore, ObjectFacts
 from ...errors import CorruptionError
 from .chunk_index import ChunkIndex
 from .keys import Keys, decrypted

@@ -15,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-from ...bucket import ListingStore, ObjectBytes, Parts, patiently, read_range
+from ...bucket.files.open_files import ObjectBytes
+from ...bucket.files.parts import Parts
+from ...bucket.stores.patience import PatientRanges, PatientStore
+from ...bucket.stores.port import ListingStore
 from ...errors import CorruptionError, ObjectMissingError
 from ...format.files import file_names as names
 from ..metadata_records import SegmentMetadata, TopicIdPartition
-from ..objects import attempts, list_folder, read_whole
+from ..objects import list_folder, read_whole
 from ..port import SMALL_FILE_BYTES_MAX, TierSegment, TierSegments
 from .chunks import PlainChunks, StoredSegment
 from .keys import Keys, decrypted
@@ -61,8 +64,8 @@ class AivenTier:
         """``folder``: that of the topics' folders below the store's URL; "" if that is the URL."""
         self._store, self._folder, self._keys = store, folder, keys
         self._known: dict[str, _Known] = {}  # by the name of the .log
-        self._plain = PlainChunks(store, keys, self._stored)
-        self._parts = Parts(self._plain, attempts)
+        self._patient, self._plain = PatientStore(store), PatientRanges(PlainChunks(store, keys, self._stored))
+        self._parts = Parts(self._plain)
 
     @property
     def url(self) -> str:
@@ -102,13 +105,13 @@ class AivenTier:
         return ObjectBytes(segment.name, segment.size, self._parts, self._stored(segment.name).part_bytes)
 
     def read(self, segment: TierSegment, position: int, length: int) -> memoryview:
-        return read_range(self._plain, segment.name, position, length, segment.size, attempts())
+        return self._plain.read_range(segment.name, position, length, segment.size)
 
     def beside(self, segment: TierSegment, kind: str) -> bytes | None:
         stored = self._stored(segment.name)
         if kind not in stored.manifest.indexes:
             return None
-        return patiently(attempts(), partial(self._read_beside, segment, stored, *stored.manifest.indexes[kind]))
+        return self._patient.repeated(partial(self._read_beside, segment, stored, *stored.manifest.indexes[kind]))
 
     def _read_beside(self, segment: TierSegment, stored: StoredSegment, position: int, size: int) -> bytes:
         key = segment.name.removesuffix(names.LOG) + INDEXES
@@ -142,7 +145,7 @@ class AivenTier:
     def _manifest(self, key: str, partition: TopicIdPartition) -> Manifest:
         """Returns a manifest. Raises ObjectMissingError, and CorruptionError with its name."""
         try:
-            found = parse_manifest(read_whole(self._store, key, MANIFEST_BYTES_MAX))
+            found = parse_manifest(read_whole(self._patient, key, MANIFEST_BYTES_MAX))
         except CorruptionError as error:
             raise error if error.path else error.located(f"{self.url}/{key}") from None
         named = object_name(found.metadata.start_offset, found.metadata.segment_id, MANIFEST)

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from threading import RLock
 
-from ...bucket import OpenFile, ReadOnlyFileSystem
+from ...bucket.files.open_files import OpenFile
+from ...bucket.files.read_only import ReadOnlyFileSystem
 from ...errors import CorruptionError, ObjectLostError, ObjectMissingError, SegmentRemovedError
 from ...filesystem.local import LocalFileSystem
 from ...filesystem.operations import read_file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...bucket import ReadOnlyFileSystem
+from ...bucket.files.read_only import ReadOnlyFileSystem
 from ...filesystem.port import File, FileStatus, OpenMode
 from .filesystem import TieredFiles
 from .view import PartitionView

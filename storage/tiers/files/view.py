@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...bucket import MadeBytes, ObjectBytes
+from ...bucket.files.open_files import MadeBytes, ObjectBytes
 from ...format.files import checkpoints, file_names as names
 from ...format.files.checkpoints import EpochEntry
 from ...format.files.index_entries import (

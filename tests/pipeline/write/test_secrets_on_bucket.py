@@ -15,8 +15,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pyspark_commitlog.storage.bucket import open_root
 from pyspark_commitlog.storage.bucket.loading import read_commit
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.spark import spark_jvm
 from tests.support.stores import telltale
 from tests.support.stores.seaweed import KEY, SECRET, SeaweedFS
@@ -167,7 +167,7 @@ def test_an_application_that_writes_and_reads_shows_no_secret(tmp_path: Path, mo
         server.reach(monkeypatch)
         log = open_root(server.url, create=True, check=lambda _: [])
         application(work, server.url, server.environment(), "succeeds")
-        commits = [read_commit(log.store, number, log.attempts()) for number in range(1, log.catch_up().number + 1)]
+        commits = [read_commit(log.patient_store, number) for number in range(1, log.catch_up().number + 1)]
     assert len(commits) > 5
     assert SECRET not in repr(commits)
     assert KEY not in repr(commits)

@@ -16,18 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyspark_commitlog.storage.bucket import (
-    CollectLimits,
-    CommitLog,
-    StagedWrite,
-    collect,
-    commit_log as commit_log_module,
-    commit_write,
-    loading,
-    open_app,
-    put_staged,
-)
-from pyspark_commitlog.storage.bucket.commit_log import Proposal
+from pyspark_commitlog.storage.bucket import commit_log as commit_log_module, loading
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog, Proposal
 from pyspark_commitlog.storage.bucket.commits.codec import decode_commit, encode_commit
 from pyspark_commitlog.storage.bucket.commits.commit import (
     Change,
@@ -37,8 +28,8 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     commit_key,
 )
 from pyspark_commitlog.storage.bucket.commits.state import Slice, State
-from pyspark_commitlog.storage.bucket.proposals import Claim
-from pyspark_commitlog.storage.bucket.stores.patience import Attempts
+from pyspark_commitlog.storage.bucket.proposals import Claim, StagedWrite, commit_write, open_app
+from pyspark_commitlog.storage.bucket.stores.patience import PatientStore
 from pyspark_commitlog.storage.bucket.upkeep import Part, parts_of, raise_log_start, replace_parts
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
@@ -242,7 +233,7 @@ class Model:
         records, sha256 = len(data.split()), hashlib.sha256(data).hexdigest()
         uuid = f"{self.random.getrandbits(128):032x}"
         segment = Segment(replaced[0].base, replaced[-1].end, uuid, len(data), records, 5, sha256)
-        put_staged(self.store, f"{segment.key(TOPIC_ID, 0)}.log", data, log.attempts())
+        log.patient_store.put_unique(f"{segment.key(TOPIC_ID, 0)}.log", data)
         self.collect_at_once()
         log.commit(lambda state: self.swap(state, TOPIC_ID, 0, segment, replaced))
 
@@ -280,7 +271,7 @@ class Unchecked(CommitLog):
 class NextNumber(CommitLog):
     """Takes an absent commit for one that failed, and the next number for a free one."""
 
-    def _check_current(self, attempts: Attempts) -> None: ...
+    def _check_current(self, store: PatientStore) -> None: ...
 
     def _put(self, commit: Commit, data: bytes) -> Commit | ObjectStoreError:
         found = super()._put(commit, data)

@@ -7,20 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import (
-    ClientBatch,
-    CollectLimits,
-    CommitLog,
-    append_batches,
-    claim_app,
-    collect,
-    ensure_topic,
-    find_topic,
-    put_staged,
-    raise_log_start,
-)
+from pyspark_commitlog.storage.bucket.clients.appends import ClientBatch, append_batches
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.commit import VoidChange, commit_key
 from pyspark_commitlog.storage.bucket.loading import IDENTITY
+from pyspark_commitlog.storage.bucket.proposals import claim_app
+from pyspark_commitlog.storage.bucket.topics import ensure_topic, find_topic
+from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
@@ -136,10 +130,10 @@ def consolidation(log: CommitLog, _: Path) -> Callable[[], object]:
 
 
 def collector(log: CommitLog, _: Path) -> Callable[[], object]:
-    put_staged(log.store, f"staged/{7:032x}/0-0-0.data", b"of a writer that died", log.attempts())
+    log.patient_store.put_unique(f"staged/{7:032x}/0-0-0.data", b"of a writer that died")
 
     def run() -> object:
-        put_staged(log.store, f"staged/{8:032x}/0-0-0.data", b"of a writer that died", log.attempts())
+        log.patient_store.put_unique(f"staged/{8:032x}/0-0-0.data", b"of a writer that died")
         return collect(log, CollectLimits(-1, -1))
 
     return run

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import Staged, StagedTopic, StagedWrite, Stager, combined, commit_write
 from pyspark_commitlog.storage.bucket.commits.commit import StagedObject
+from pyspark_commitlog.storage.bucket.proposals import StagedWrite, commit_write
 from pyspark_commitlog.storage.bucket.staged_objects import MAGIC, TAIL, read_footer
-from pyspark_commitlog.storage.bucket.staging import put_staged
-from pyspark_commitlog.storage.bucket.stores.patience import Attempts, Patience
+from pyspark_commitlog.storage.bucket.staging import Staged, StagedTopic, Stager, combined
+from pyspark_commitlog.storage.bucket.stores.patience import Attempts, Patience, PatientStore
 from pyspark_commitlog.storage.bucket.stores.port import ObjectStore
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import (
@@ -220,7 +220,7 @@ def test_an_object_of_another_attempt_is_not_taken_for_ones_own() -> None:
             with pytest.raises(StorageError, match="another object"):
                 writing.stager.finish()
     with pytest.raises(StorageError, match="another object"):
-        put_staged(store, StagedObject(0, 7, 0, 1).key(WRITE), b"x" * 20, attempts())
+        PatientStore(store, attempts).put_unique(StagedObject(0, 7, 0, 1).key(WRITE), b"x" * 20)
 
 
 # --- the footer

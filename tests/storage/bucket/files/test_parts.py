@@ -10,9 +10,11 @@ from threading import Event
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, open_root
 from pyspark_commitlog.storage.bucket.files import parts
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.bucket.files.parts import AHEAD_BYTES, Part, Parts, Progress
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.stores.patience import PatientStore
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import ObjectMissingError, StoreAccessError
 from tests.support.clock import ManualClock
@@ -43,7 +45,7 @@ class WaitingStore(MemoryStore):
 
 def test_what_is_read_ahead_is_not_waited_for_and_not_asked_for_again() -> None:
     store = WaitingStore()
-    found = Parts(store, attempts)
+    found = Parts(PatientStore(store, attempts))
     assert found.get([], ahead=[part(0), part(1)]) == []
     store.go.set()
     assert found.get([part(0), part(1)]) == [bytes(range(10)), bytes(range(10, 20))]
@@ -52,7 +54,7 @@ def test_what_is_read_ahead_is_not_waited_for_and_not_asked_for_again() -> None:
 
 def test_a_process_that_was_forked_during_a_read_reads_by_itself() -> None:
     store = WaitingStore()
-    found = Parts(store, attempts)
+    found = Parts(PatientStore(store, attempts))
     found.get([], ahead=[part(0)])
     child = os.fork()
     if not child:
@@ -67,7 +69,7 @@ def test_parts_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "KEPT_BYTES", 35)
     store = WaitingStore()
     store.go.set()
-    found = Parts(store, attempts)
+    found = Parts(PatientStore(store, attempts))
     for number in range(10):
         found.get([part(number)])
     assert len(found._kept) == 3
@@ -81,7 +83,7 @@ def test_a_part_that_failed_is_asked_for_again() -> None:
     store = WaitingStore()
     store.go.set()
     data = store.objects.pop("a")
-    found = Parts(store, attempts)
+    found = Parts(PatientStore(store, attempts))
     with pytest.raises(ObjectMissingError):
         found.get([part(0)])
     store.objects["a"] = data
@@ -91,7 +93,7 @@ def test_a_part_that_failed_is_asked_for_again() -> None:
 def test_an_error_while_reading_ahead_is_not_that_of_a_later_read() -> None:
     store = WaitingStore()
     data = store.objects.pop("a")
-    found = Parts(store, attempts)
+    found = Parts(PatientStore(store, attempts))
     found.get([], ahead=[part(0)])
     (ahead,) = found._kept.values()
     store.go.set()

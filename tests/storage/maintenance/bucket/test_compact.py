@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, Segment, collect, raise_log_start
-from pyspark_commitlog.storage.bucket.commits.commit import commit_key
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import Segment, commit_key
+from pyspark_commitlog.storage.bucket.stores.patience import PatientStore
+from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.checkpoints import ProducerEntry, decode_snapshot, encode_snapshot
-from pyspark_commitlog.storage.maintenance.bucket import scratch
 from pyspark_commitlog.storage.maintenance.bucket.compact import Compaction, compact
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from pyspark_commitlog.storage.maintenance.bucket.scratch import read_part
@@ -120,14 +122,14 @@ def test_a_run_that_is_killed_at_any_step_loses_no_newest_record_and_the_next_on
 
 def beside(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:
     """Lets ``other`` act once, after a run has copied the partition and before it puts anything."""
-    real = scratch.put_staged
+    real = PatientStore.put_unique
 
-    def late(*arguments: object) -> None:
-        monkeypatch.setattr(scratch, "put_staged", real)
+    def late(store: PatientStore, key: str, data: bytes) -> None:
+        monkeypatch.setattr(PatientStore, "put_unique", real)
         other()
-        real(*arguments)  # type: ignore[arg-type]
+        real(store, key, data)
 
-    monkeypatch.setattr(scratch, "put_staged", late)
+    monkeypatch.setattr(PatientStore, "put_unique", late)
 
 
 def test_of_two_runs_at_once_the_slower_one_drops_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
