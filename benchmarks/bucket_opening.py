@@ -17,8 +17,7 @@ import numpy as np
 from benchmarks.bucket_servers import BUCKET, reach
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.timing import Timing, alternate, time_call
-from pyspark_commitlog.storage import CommitLog, LogManager, open_root
-from pyspark_commitlog.storage.bucket import BucketFileSystem
+from pyspark_commitlog.storage import CommitLog, LogManager
 from pyspark_commitlog.storage.bucket.commits.applying import apply
 from pyspark_commitlog.storage.bucket.commits.checkpoints import NEWEST, checkpoint_key, encode_checkpoint
 from pyspark_commitlog.storage.bucket.commits.codec import encode_commit
@@ -32,6 +31,8 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     commit_key,
 )
 from pyspark_commitlog.storage.bucket.commits.state import State
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.stores.versity import VersityGateway
 
 COMMITS, PARTITIONS, TASKS = 100_000, 4, 2

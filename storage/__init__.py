@@ -22,33 +22,33 @@ if TYPE_CHECKING:
         restore_topics as restore_topics,
     )
     from .backup.taking import take_backup as take_backup
-    from .bucket import (
-        STAGED_BYTES_MAX as STAGED_BYTES_MAX,
-        Claim as Claim,
-        ClientBatch as ClientBatch,
+    from .bucket.clients.appends import ClientBatch as ClientBatch, append_batches as append_batches
+    from .bucket.clients.transactions import ClientTransactions as ClientTransactions, give_up as give_up
+    from .bucket.commit_log import CommitLog as CommitLog
+    from .bucket.commits.commit import (
         ClientTransaction as ClientTransaction,
-        ClientTransactions as ClientTransactions,
-        CommitLog as CommitLog,
         DataChange as DataChange,
         GroupOffset as GroupOffset,
-        ObjectStore as ObjectStore,
+    )
+    from .bucket.files.filesystem import is_kept as is_kept, open_files as open_files
+    from .bucket.proposals import (
+        Claim as Claim,
+        StagedWrite as StagedWrite,
+        claim_app as claim_app,
+        commit_write as commit_write,
+    )
+    from .bucket.staging import (
+        STAGED_BYTES_MAX as STAGED_BYTES_MAX,
         Staged as Staged,
         StagedTopic as StagedTopic,
-        StagedWrite as StagedWrite,
         Stager as Stager,
-        append_batches as append_batches,
-        check_store as check_store,
-        claim_app as claim_app,
         combined as combined,
-        commit_write as commit_write,
-        ensure_topic as ensure_topic,
-        give_up as give_up,
-        is_kept as is_kept,
-        open_files as open_files,
-        open_root as open_root,
-        open_store as open_store,
-        raise_log_start as raise_log_start,
     )
+    from .bucket.stores.port import ObjectStore as ObjectStore
+    from .bucket.stores.probe import check_store as check_store
+    from .bucket.stores.remote import open_store as open_store
+    from .bucket.topics import ensure_topic as ensure_topic
+    from .bucket.upkeep import raise_log_start as raise_log_start
     from .bytes_read import counting_reads as counting_reads
     from .classes import Option as Option, create_by_name as create_by_name, number_or_text as number_or_text
     from .clock import Clock as Clock, SystemClock as SystemClock, instant as instant, when_due as when_due
@@ -511,33 +511,18 @@ else:
             "backup.places": ["BackupPlace", "open_backup"],
             "backup.restoring": ["opened_without_records", "restore_backup", "restore_topics"],
             "backup.taking": ["take_backup"],
-            "bucket": [
-                "Claim",
-                "ClientBatch",
-                "ClientTransaction",
-                "ClientTransactions",
-                "CommitLog",
-                "DataChange",
-                "GroupOffset",
-                "ObjectStore",
-                "STAGED_BYTES_MAX",
-                "Staged",
-                "StagedTopic",
-                "StagedWrite",
-                "Stager",
-                "append_batches",
-                "check_store",
-                "claim_app",
-                "combined",
-                "commit_write",
-                "ensure_topic",
-                "give_up",
-                "is_kept",
-                "open_files",
-                "open_root",
-                "open_store",
-                "raise_log_start",
-            ],
+            "bucket.clients.appends": ["ClientBatch", "append_batches"],
+            "bucket.clients.transactions": ["ClientTransactions", "give_up"],
+            "bucket.commit_log": ["CommitLog"],
+            "bucket.commits.commit": ["ClientTransaction", "DataChange", "GroupOffset"],
+            "bucket.files.filesystem": ["is_kept", "open_files"],
+            "bucket.proposals": ["Claim", "StagedWrite", "claim_app", "commit_write"],
+            "bucket.staging": ["STAGED_BYTES_MAX", "Staged", "StagedTopic", "Stager", "combined"],
+            "bucket.stores.port": ["ObjectStore"],
+            "bucket.stores.probe": ["check_store"],
+            "bucket.stores.remote": ["open_store"],
+            "bucket.topics": ["ensure_topic"],
+            "bucket.upkeep": ["raise_log_start"],
             "bytes_read": ["counting_reads"],
             "classes": ["Option", "create_by_name", "number_or_text"],
             "clock": ["Clock", "SystemClock", "instant", "when_due"],

@@ -10,10 +10,9 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
-from .. import bucket
 from ..config import LogConfig
 from ..errors import CorruptionError, LogStoreError, UnknownTopicOrPartitionError
 from ..filesystem.open_files import OPEN_FILES
@@ -28,6 +27,9 @@ from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager
 from .protected_topics import check_changeable, is_protected
 from .topics_file import Known, TopicDescription
+
+if TYPE_CHECKING:
+    from ..bucket.commit_log import CommitLog
 
 TopicIds = Mapping[str, str]  # by name; a topic from before Kafka 2.8 has none
 
@@ -56,12 +58,14 @@ def alter_configs(
 
 
 def _altered_in_bucket(
-    manager: LogManager, log: bucket.CommitLog, name: str, changes: Mapping[str, str | None], *, dry_run: bool
+    manager: LogManager, log: CommitLog, name: str, changes: Mapping[str, str | None], *, dry_run: bool
 ) -> TopicDescription:
+    from ..bucket import topics  # noqa: PLC0415  a directory needs none of it
+
     if dry_run:
-        proposed = bucket.alter_configs(log.state, name, changes)
+        proposed = topics.alter_configs(log.state, name, changes)
         return replace(manager.topic(name), configs=dict(proposed.configs or {}))
-    log.commit(lambda state: bucket.alter_configs(state, name, changes))
+    log.commit(lambda state: topics.alter_configs(state, name, changes))
     return manager.topic(name)
 
 
@@ -83,7 +87,9 @@ def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool 
     if dry_run:
         return _enlarged(manager.topic(name), total)
     if manager.bucket is not None:
-        manager.bucket.commit(lambda state: bucket.add_partitions(state, name, total))
+        from ..bucket import topics  # noqa: PLC0415  a directory needs none of it
+
+        manager.bucket.commit(lambda state: topics.add_partitions(state, name, total))
         return manager.topic(name)
     before = _described(manager, manager.topic(name))
     _enlarged(before, total)
@@ -122,7 +128,9 @@ def delete_topic(manager: LogManager, name: str) -> None:
     topic = manager.topic(name)
     check_deletable(manager, topic)
     if manager.bucket is not None:
-        manager.bucket.commit(lambda state: bucket.delete_topic(state, name))
+        from ..bucket import topics  # noqa: PLC0415  a directory needs none of it
+
+        manager.bucket.commit(lambda state: topics.delete_topic(state, name))
         return
     manager.check_writable()
     OPEN_FILES.check_room_for_locks(2 * len(topic.partitions), f"deleting topic {name!r}")
@@ -301,9 +309,12 @@ def delete_records(
             yield DeletedRecords(topic, partition, start, None)
 
 
-def _commit_start(log: bucket.CommitLog, topic: str, partition: int, start: int) -> None:
-    topic_id = bucket.find_topic(log.state, topic).topic_id
-    log.commit(lambda state: bucket.raise_log_start(state, topic_id, partition, start))
+def _commit_start(log: CommitLog, topic: str, partition: int, start: int) -> None:
+    from ..bucket.topics import find_topic  # noqa: PLC0415  a directory needs none of it
+    from ..bucket.upkeep import raise_log_start  # noqa: PLC0415
+
+    topic_id = find_topic(log.state, topic).topic_id
+    log.commit(lambda state: raise_log_start(state, topic_id, partition, start))
 
 
 @contextmanager

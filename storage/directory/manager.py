@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
-from .. import bucket
 from ..clock import Clock
 from ..config import LogConfig
 from ..errors import (
@@ -23,12 +22,13 @@ from ..errors import (
     did_you_mean,
 )
 from ..filesystem.operations import make_own_directory, not_a_link, remove_tree, write_atomically
-from ..filesystem.port import FileSystem, MadeFileSystem
+from ..filesystem.port import FileSystem
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading.marks import Checkpoints
 from ..reading.reader import LogReader
 from ..reading.watcher import LogWatcher
+from ..shown import pinned
 from ..topic_rules import check_count, check_free, check_new_name, check_partitions, check_requested
 from ..writing.locks import is_append_lock_taken
 from ..writing.log import Log
@@ -38,6 +38,9 @@ from .protected_topics import COORDINATOR_TOPICS, check_stays_compacted, stays_c
 from .remote_tier import report_remote
 from .root_checkpoints import RootCheckpoints
 from .topics_file import Known, TopicDescription
+
+if TYPE_CHECKING:
+    from ..bucket.commit_log import CommitLog
 
 UNSTAGED_MAX = 100  # up to this many new partitions are made under the root lock, in a third of a second
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
@@ -111,7 +114,9 @@ class LogManager(LogDirectory):
         """Raises InvalidConfigError for settings that no topic can have here."""
         LogConfig.from_mapping(configs, broker=self.broker_settings())
         if self.bucket is not None:
-            bucket.check_configs(configs)
+            from ..bucket.topics import check_configs  # noqa: PLC0415  a directory needs none of it
+
+            check_configs(configs)
 
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
@@ -143,11 +148,13 @@ class LogManager(LogDirectory):
         return topic
 
     def _commit_topic(
-        self, log: bucket.CommitLog, name: str, partitions: int, configs: Mapping[str, str] | None, topic_id: str | None
+        self, log: CommitLog, name: str, partitions: int, configs: Mapping[str, str] | None, topic_id: str | None
     ) -> TopicDescription:
         if name in COORDINATOR_TOPICS:
             raise PolicyViolationError(f"topic {name!r} cannot be created on an object store: commits have its content")
-        log.commit(lambda state: bucket.create_topic(state, name, partitions, configs, topic_id=topic_id))
+        from ..bucket.topics import create_topic  # noqa: PLC0415  a directory needs none of it
+
+        log.commit(lambda state: create_topic(state, name, partitions, configs, topic_id=topic_id))
         return self.topic(name)
 
     def ensure_topic(
@@ -300,7 +307,7 @@ class LogManager(LogDirectory):
         reports_remote: bool,
     ) -> ReaderT:
         path = self.partition_path(topic, partition)
-        files = self._files_to_read(path)
+        files = pinned(self.filesystem, path)
         opened = kind.open(
             path,
             config,
@@ -312,24 +319,15 @@ class LogManager(LogDirectory):
             report_remote(path, opened.remote)
         return opened
 
-    def _files_to_read(self, directory: str) -> FileSystem:
-        """Returns the file system for a reader of a partition: one that shows its files as of one moment."""
-        files = self.filesystem
-        if not isinstance(files, MadeFileSystem):  # for a local directory, this loads no code of object stores or tiers
-            return files
-        from ..tiers.files.filesystem import TieredFiles  # noqa: PLC0415  as above
-        from ..tiers.files.pinned import PinnedTier  # noqa: PLC0415
-
-        if isinstance(files, TieredFiles):
-            return PinnedTier(files, directory)
-        return bucket.PinnedFiles(files, directory) if isinstance(files, bucket.BucketFileSystem) else files
-
     def _checkpoints_to_read(self, partition: TopicPartition, files: FileSystem) -> Checkpoints:
         """Returns the marks for a reader of a partition, as of the moment of its ``files``, if they have one."""
         if self.bucket is None or partition.topic not in self.bucket.state.topic_ids:
             return RootCheckpoints(self, partition)
-        assert isinstance(files, bucket.PinnedFiles)
-        return bucket.StateMarks(files)
+        from ..bucket.files.marks import StateMarks  # noqa: PLC0415  a directory needs none of it
+        from ..bucket.files.pinned import PinnedFiles  # noqa: PLC0415
+
+        assert isinstance(files, PinnedFiles)
+        return StateMarks(files)
 
     def partition_path(self, topic: str, partition: int) -> str:
         """Returns the path of a partition's directory.

@@ -8,7 +8,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from ..bucket import CollectLimits, find_topic
+from ..bucket.collecting import CollectLimits
+from ..bucket.topics import find_topic
 from ..directory.admin import topic_ids
 from ..directory.log_directory import check_copied
 from ..directory.manager import LogManager

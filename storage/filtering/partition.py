@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ..bucket import BucketFileSystem
+from ..bucket.files.filesystem import BucketFileSystem
 from ..directory.log_directory import check_copied
 from ..errors import CorruptionError
 from ..key_filters.files import FILE_BYTES, FilterFiles

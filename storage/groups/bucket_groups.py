@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from .. import bucket
+from ..bucket.clients.transactions import AddedOffsets, ClientTransactions
+from ..bucket.commits.commit import GroupOffset, OffsetsChange
+from ..bucket.commits.state import State
+from ..bucket.commits.transactions import undecided_offsets
 from ..directory.manager import LogManager
 from ..errors import LogStoreError, OffsetOutOfRangeError
 from ..format.files.file_names import TopicPartition
@@ -17,13 +20,13 @@ from ..format.internal.internal_topics import OffsetCommitKey, OffsetCommitValue
 from .coordinator_port import Changes, GroupChange, GroupFence, TransactionalOffsets
 from .offsets import GroupKey, GroupValue, keys_of
 
-Offsets = dict[str, dict[str, bucket.GroupOffset | None]]  # by group and partition; None: deleted
+Offsets = dict[str, dict[str, GroupOffset | None]]  # by group and partition; None: deleted
 
 
 class BucketGroups:
     """The records of groups in a log on an object store. It belongs to one thread."""
 
-    def __init__(self, manager: LogManager, transactions: bucket.ClientTransactions) -> None:
+    def __init__(self, manager: LogManager, transactions: ClientTransactions) -> None:
         """Reads nothing yet. ``manager``: of a log on an object store; closed with :meth:`close`.
 
         ``transactions``: those of this process.
@@ -75,14 +78,14 @@ class BucketGroups:
         """Returns the partitions in which open transactions have offsets of a group. One request to the store."""
         self._catch_up()
         with self._log.reading() as state:
-            return {_partition_of(name) for name in bucket.undecided_offsets(state, group)}
+            return {_partition_of(name) for name in undecided_offsets(state, group)}
 
     def _offsets_of(self, group: str) -> dict[OffsetCommitKey, OffsetCommitValue]:
         with self._log.reading() as state:
             return dict(self._offsets({group: state.groups.get(group, {})}))
 
     def _offsets(
-        self, groups: Mapping[str, Mapping[str, bucket.GroupOffset]]
+        self, groups: Mapping[str, Mapping[str, GroupOffset]]
     ) -> Iterator[tuple[OffsetCommitKey, OffsetCommitValue]]:
         now_ms = self._manager.clock.now_ms()
         for group, partitions in groups.items():
@@ -163,34 +166,34 @@ def _refusal_of(write: TransactionalOffsets) -> Exception | None:
     return _refusal([GroupChange(OffsetCommitKey(write.group, *each), value) for each, value in write.offsets.items()])
 
 
-def _added(write: TransactionalOffsets) -> bucket.AddedOffsets:
-    kept = {str(each): bucket.GroupOffset(value.offset, value.metadata) for each, value in write.offsets.items()}
-    return bucket.AddedOffsets(write.producer.id, write.group, kept)
+def _added(write: TransactionalOffsets) -> AddedOffsets:
+    kept = {str(each): GroupOffset(value.offset, value.metadata) for each, value in write.offsets.items()}
+    return AddedOffsets(write.producer.id, write.group, kept)
 
 
 def _has_offsets(changes: Changes) -> bool:
     return any(isinstance(change.key, OffsetCommitKey) for change in changes)
 
 
-def _proposed(state: bucket.State, writes: Sequence[Changes]) -> bucket.OffsetsChange | None:
+def _proposed(state: State, writes: Sequence[Changes]) -> OffsetsChange | None:
     """Proposes the offsets among changes; None if there are none, or none fits the state."""
     found: Offsets = {}
     for changes in writes:
         for change in changes:
             if isinstance(change, GroupChange) and isinstance(change.key, OffsetCommitKey):
                 _add(found, state, change.key, change)
-    return bucket.OffsetsChange(found) if found else None
+    return OffsetsChange(found) if found else None
 
 
-def _add(found: Offsets, state: bucket.State, key: OffsetCommitKey, change: GroupChange) -> None:
+def _add(found: Offsets, state: State, key: OffsetCommitKey, change: GroupChange) -> None:
     name = str(TopicPartition(key.topic, key.partition))
     now = found.get(key.group, {}).get(name, state.groups.get(key.group, {}).get(name))
     if change.only_if is not None and now != _kept(change.only_if):
         return
-    if change.value is not None or now is not None or name in bucket.undecided_offsets(state, key.group):
+    if change.value is not None or now is not None or name in undecided_offsets(state, key.group):
         found.setdefault(key.group, {})[name] = _kept(change.value)
 
 
-def _kept(value: GroupValue | None) -> bucket.GroupOffset | None:
+def _kept(value: GroupValue | None) -> GroupOffset | None:
     """Returns the part of a value that a commit keeps."""
-    return bucket.GroupOffset(value.offset, value.metadata) if isinstance(value, OffsetCommitValue) else None
+    return GroupOffset(value.offset, value.metadata) if isinstance(value, OffsetCommitValue) else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .. import bucket
 from ..config import LogConfig
 from ..directory.manager import INTERNAL_PARTITIONS, LogManager
 from ..directory.topics_file import TopicDescription
@@ -28,6 +28,11 @@ from ..format.internal.state_records import AnyGroupKey, read_group_key
 from ..format.tables import Records
 from ..format.v2 import LAYOUT, BatchFields, EncodedBatches, encode_batches
 from .coordinator_logs import CoordinatorLogs
+
+if TYPE_CHECKING:
+    from ..bucket.commit_log import CommitLog
+    from ..bucket.commits.commit import GroupOffset, OffsetsChange
+    from ..bucket.commits.state import State
 
 GroupKey = AnyGroupKey
 GroupValue = OffsetCommitValue | GroupMetadataValue | bytes  # bytes: values of the newer protocols, undecoded
@@ -135,23 +140,25 @@ class GroupOffsets:
             log.append_encoded(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config))
         return bool(keys)
 
-    def _delete_on_store(self, log: bucket.CommitLog, group: str, offsets: Collection[TopicPartition] | None) -> None:
+    def _delete_on_store(self, log: CommitLog, group: str, offsets: Collection[TopicPartition] | None) -> None:
         """Deletes offsets, also those in open transactions, which were written before this deletion."""
+        from ..bucket.commits.commit import OffsetsChange  # noqa: PLC0415  a directory needs none of it
+        from ..bucket.commits.transactions import undecided_offsets  # noqa: PLC0415
 
-        def propose(state: bucket.State) -> bucket.OffsetsChange | None:
-            there = state.groups.get(group, {}).keys() | bucket.undecided_offsets(state, group)
+        def propose(state: State) -> OffsetsChange | None:
+            there = state.groups.get(group, {}).keys() | undecided_offsets(state, group)
             gone = there if offsets is None else there & set(map(str, offsets))
-            return bucket.OffsetsChange({group: dict.fromkeys(gone)}) if gone else None
+            return OffsetsChange({group: dict.fromkeys(gone)}) if gone else None
 
         log.commit(propose)
 
-    def _change(
-        self, log: bucket.CommitLog, changes: Mapping[str, Mapping[TopicPartition, bucket.GroupOffset | None]]
-    ) -> None:
+    def _change(self, log: CommitLog, changes: Mapping[str, Mapping[TopicPartition, GroupOffset | None]]) -> None:
         """Commits offsets on an object store; None deletes one."""
+        from ..bucket.commits.commit import OffsetsChange  # noqa: PLC0415  a directory needs none of it
+
         named = {group: {str(key): each for key, each in offsets.items()} for group, offsets in changes.items()}
         if any(named.values()):
-            log.commit(lambda _: bucket.OffsetsChange(named))
+            log.commit(lambda _: OffsetsChange(named))
 
     def partition_of(self, group: str) -> TopicPartition:
         """Returns the partition of ``__consumer_offsets`` that holds a group; creates the topic if it is missing.
@@ -161,9 +168,11 @@ class GroupOffsets:
         return self._logs.partition_to_write(group)
 
 
-def kept_offset(committed: CommittedOffset) -> bucket.GroupOffset:
+def kept_offset(committed: CommittedOffset) -> GroupOffset:
     """Returns an offset as a log on an object store keeps it: without the time of the commit."""
-    return bucket.GroupOffset(committed.offset, committed.metadata)
+    from ..bucket.commits.commit import GroupOffset  # noqa: PLC0415  a directory needs none of it
+
+    return GroupOffset(committed.offset, committed.metadata)
 
 
 def group_logs(manager: LogManager, partitions: int) -> CoordinatorLogs[GroupKey, GroupValue]:

@@ -10,7 +10,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Protocol, TypeVar
 
-from ..bucket import COLLECTOR_KEYS, CollectLimits, CommitLog
+from ..bucket.collecting import COLLECTOR_KEYS, CollectLimits
+from ..bucket.commit_log import CommitLog
 from ..clock import Clock, SystemClock, instant
 from ..config import CleanerConfig, LogConfig, keys_of
 from ..directory.admin import log_bytes

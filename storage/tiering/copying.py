@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from ..bucket import ObjectStore
+from ..bucket.stores.port import ObjectStore
 from ..clock import instant
 from ..directory.admin import topic_id
 from ..directory.manager import LogManager

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from ..bucket import ObjectStore
+from ..bucket.stores.port import ObjectStore
 from ..clock import instant
 from ..directory.manager import LogManager
 from ..errors import PolicyViolationError

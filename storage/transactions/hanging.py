@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from ..bucket import give_up_producer
+from ..bucket.clients.transactions import give_up_producer
 from ..clock import instant
 from ..directory.manager import LogManager
 from ..errors import InvalidTxnStateError, LogDirLockedError, LogStoreError

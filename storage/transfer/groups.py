@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..bucket import CommitLog, GroupOffset, OffsetsChange, State
+from ..bucket.commit_log import CommitLog
+from ..bucket.commits.commit import GroupOffset, OffsetsChange
+from ..bucket.commits.state import State
 from ..directory.manager import LogManager
 from ..format.constants import NO_OFFSET
 from ..format.files.file_names import TopicPartition

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, Records, TopicPartition
-from pyspark_commitlog.storage.bucket import open_files
+from pyspark_commitlog.storage.bucket.files.filesystem import open_files
 from pyspark_commitlog.storage.transfer.groups import copy_groups
 from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from tests.cli.in_process import commitlog

@@ -12,7 +12,7 @@ import pytest
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.registry.port import Registry
 from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.gateway import WireClient, create_topic, serving
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.stores.seaweed import SeaweedFS

@@ -12,7 +12,9 @@ import pytest
 
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import CommitLog, GroupOffset, OffsetsChange, delete_topic
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange
+from pyspark_commitlog.storage.bucket.topics import delete_topic
 from pyspark_commitlog.storage.errors import OutcomeUnknownError
 from tests.support.gateway import (
     WireClient,

@@ -10,7 +10,7 @@ import pytest
 from pyspark_commitlog.gateway.network.file_slice import release
 from pyspark_commitlog.gateway.network.memory import AnswerMemory
 from pyspark_commitlog.gateway.server import Gateway
-from pyspark_commitlog.storage.bucket import CommitLog
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from tests.gateway.test_bucket import URL, fetched, values_of
 from tests.support.gateway import WireClient, fetch_fields, serving
 from tests.support.logs.building import records

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyspark_commitlog.gateway.server import Gateway
-from pyspark_commitlog.storage.bucket import CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.gateway import serving_apart
 from tests.support.logs.building import records
 from tests.support.stores.filled import read_rows

@@ -9,7 +9,8 @@ import pytest
 from pyspark_commitlog.gateway.partitions.bucket.partition import BucketPartition
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogWatcher
-from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, collect
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.stores.patience import DELIVERY_TIMEOUT
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import ObjectStoreError

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.jobs.test_maintenance_jobs import submit
 from tests.support.stores.filled import read_rows, write_pairs
 from tests.support.stores.filling import make_topic

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS, spark_session
 from pyspark_commitlog.pipeline.write import kept_writers
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.pipeline.read.kafka_sources import Sources
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.kafka_jvm import if_fetched

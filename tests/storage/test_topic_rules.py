@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from pyspark_commitlog.storage import topic_rules
-from pyspark_commitlog.storage.bucket import ensure_topic
+from pyspark_commitlog.storage.bucket.topics import ensure_topic
 from pyspark_commitlog.storage.directory.admin import add_partitions, alter_configs, delete_records, delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidTopicError

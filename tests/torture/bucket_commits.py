@@ -12,8 +12,10 @@ from threading import Event, Thread
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, collect, find_topic, open_root
-from pyspark_commitlog.storage.bucket.topics import create_topic
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.topics import create_topic, find_topic
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import LogStoreError

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from pyspark_commitlog.storage.bucket import StagedTopic, StagedWrite, Stager, claim_app, commit_write, open_root
+from pyspark_commitlog.storage.bucket.proposals import StagedWrite, claim_app, commit_write
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.staging import StagedTopic, Stager
 from pyspark_commitlog.storage.bucket.topics import find_topic
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format import v2

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import LogManager
-from pyspark_commitlog.storage.bucket import CommitLog, root
+from pyspark_commitlog.storage.bucket import root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from tests.cli.in_process import commitlog
 from tests.support.logs.building import records
 from tests.support.stores.filling import write

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, TopicPartition
-from pyspark_commitlog.storage.bucket import ClientBatch, append_batches
+from pyspark_commitlog.storage.bucket.clients.appends import ClientBatch, append_batches
 from pyspark_commitlog.storage.bucket.files import filesystem as bucket_files
 from pyspark_commitlog.storage.errors import MissingSegmentError
 from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.errors import ProducerFencedError
 from tests.cli.in_process import commitlog
 from tests.support.stores.commits import hex_id

@@ -13,7 +13,7 @@ import pytest
 
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import Isolation
-from pyspark_commitlog.storage.bucket import Patience
+from pyspark_commitlog.storage.bucket.stores.patience import Patience
 from pyspark_commitlog.storage.errors import ObjectStoreError
 from tests.gateway.tiers.test_serving import EARLIEST, STORAGE_ERROR, consumed, fetched, first_local, list_offset, only
 from tests.support.gateway import WireClient, fetch_fields, serving
@@ -52,7 +52,9 @@ def of_broker(tmp_path: Path) -> Broker:
 def store(of_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
     faults = Faults(store_with(of_broker.tier))
     monkeypatch.setattr("pyspark_commitlog.storage.tiers.opening.open_objects", lambda _: faults)
-    monkeypatch.setattr("pyspark_commitlog.storage.bucket.Patience.of_process", lambda: Patience(100, 1, 2))
+    monkeypatch.setattr(
+        "pyspark_commitlog.storage.bucket.stores.patience.Patience.of_process", lambda: Patience(100, 1, 2)
+    )
     yield faults
     faults.may_go_on.set()
 

@@ -11,7 +11,8 @@ import pytest
 
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import Producer, format as formats
-from pyspark_commitlog.storage.bucket import CommitLog, GroupOffset
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset
 from pyspark_commitlog.storage.errors import OutcomeUnknownError, ProducerFencedError
 from tests.support.gateway import WireClient, fetch_fields, serving, serving_apart
 from tests.support.logs.building import records

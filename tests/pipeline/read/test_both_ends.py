@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
-from pyspark_commitlog.storage import GroupOffsets, LogManager, open_root
+from pyspark_commitlog.storage import GroupOffsets, LogManager
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from tests.pipeline.read.kafka_sources import DEFAULTS, Batches, Options, Sources, assert_same
 from tests.pipeline.read.test_batch_kafka import BATCHES

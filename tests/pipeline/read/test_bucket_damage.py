@@ -12,7 +12,7 @@ from pyspark_commitlog.cli import app
 from pyspark_commitlog.pipeline.read.batch import BatchReader
 from pyspark_commitlog.pipeline.read.options import ReadOptions
 from pyspark_commitlog.storage import EXIT_DAMAGED
-from pyspark_commitlog.storage.bucket import CommitLog
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.files.filesystem import open_files
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptionError

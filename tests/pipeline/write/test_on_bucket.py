@@ -18,7 +18,9 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
-from pyspark_commitlog.storage.bucket import claim_app, open_root, open_store
+from pyspark_commitlog.storage.bucket.proposals import claim_app
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.stores.remote import open_store
 from pyspark_commitlog.storage.errors import InvalidConfigError, StoreAccessError
 from tests.support.stores import content
 from tests.support.stores.seaweed import KEY, SECRET

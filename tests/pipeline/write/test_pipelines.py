@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.spark import spark_jvm
 from tests.support.stores import content
 from tests.support.stores.seaweed import SeaweedFS

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, StagedWrite, collect, commit_write
-from pyspark_commitlog.storage.bucket.collecting import CHECKPOINTS_KEPT, CLOCK, abort_overdue
+from pyspark_commitlog.storage.bucket.collecting import CHECKPOINTS_KEPT, CLOCK, CollectLimits, abort_overdue, collect
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.checkpoints import EVERY
 from pyspark_commitlog.storage.bucket.commits.commit import (
     Change,
@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     TopicChange,
     VoidChange,
 )
+from pyspark_commitlog.storage.bucket.proposals import StagedWrite, commit_write
 from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts
 from pyspark_commitlog.storage.bucket.upkeep import parts_of, raise_log_start, replace_parts
 from pyspark_commitlog.storage.errors import ObjectStoreError, TransactionAbortedError

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pyspark_commitlog.storage.bucket import StagedWrite, claim_app, commit_write, open_app
 from pyspark_commitlog.storage.bucket.commits.applying import apply
 from pyspark_commitlog.storage.bucket.commits.commit import (
     FinishChange,
@@ -18,7 +17,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     VoidChange,
 )
 from pyspark_commitlog.storage.bucket.commits.state import State
-from pyspark_commitlog.storage.bucket.proposals import Claim
+from pyspark_commitlog.storage.bucket.proposals import Claim, StagedWrite, claim_app, commit_write, open_app
 from pyspark_commitlog.storage.errors import (
     MissingSegmentError,
     ProducerFencedError,

@@ -13,17 +13,11 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import (
-    CommitLog,
-    StagedTopic,
-    StagedWrite,
-    Stager,
-    commit_write,
-    open_app,
-    open_root,
-)
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.commit import OpenChange
-from pyspark_commitlog.storage.bucket.proposals import Claim
+from pyspark_commitlog.storage.bucket.proposals import Claim, StagedWrite, commit_write, open_app
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.staging import StagedTopic, Stager
 from pyspark_commitlog.storage.bucket.stores.patience import Attempts, Patience
 from pyspark_commitlog.storage.bucket.topics import ensure_topic, find_topic
 from pyspark_commitlog.storage.clock import SystemClock

@@ -7,9 +7,10 @@ from random import Random
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.commit import commit_key
 from pyspark_commitlog.storage.bucket.loading import IDENTITY
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.stores.patience import Patience
 from pyspark_commitlog.storage.bucket.stores.port import ObjectStore
 from pyspark_commitlog.storage.errors import CorruptionError, NotALogDirError, StorageError

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_commitlog import append, follow, read_table, tail
 from pyspark_commitlog.mirror.sources.log_directory import DirectorySources
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.remote_tier import remote_offsets
 from pyspark_commitlog.storage.directory.snapshot import take_snapshot

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.arrow.choice import SqlChoice
-from pyspark_commitlog.storage.bucket import CommitLog, Segment, Slice
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import Segment
+from pyspark_commitlog.storage.bucket.commits.state import Slice
 from pyspark_commitlog.storage.erasure.certificate import Erasure
 from pyspark_commitlog.storage.erasure.keys import AskedKeys
 from pyspark_commitlog.storage.erasure.operation import erase_partitions

@@ -7,7 +7,10 @@ from types import NoneType
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, ClientTransactions, CommitLog, GroupOffset, OffsetsChange
+from pyspark_commitlog.storage.bucket.clients.transactions import ClientTransactions
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidTxnStateError, OffsetOutOfRangeError, OutcomeUnknownError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import FolderListing
+from pyspark_commitlog.storage.bucket.stores.port import FolderListing
 from pyspark_commitlog.storage.errors import CorruptionError, NotALogDirError, ObjectMissingError, ObjectStoreError
 from pyspark_commitlog.storage.format.files import file_names as names
 from pyspark_commitlog.storage.tiers.metadata_records import SegmentMetadata, TopicIdPartition

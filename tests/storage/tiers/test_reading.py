@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from pyspark_commitlog.storage import Isolation, LogManager
-from pyspark_commitlog.storage.bucket import Patience
+from pyspark_commitlog.storage.bucket.stores.patience import Patience
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     MissingSegmentError,
@@ -152,7 +152,7 @@ def test_an_object_that_is_lost_while_a_log_is_open_is_named(of_broker: Broker) 
 
 
 def test_a_store_that_fails_now_and_then_loses_nothing(of_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_commitlog.storage.bucket.Patience.of_process", quick)
+    monkeypatch.setattr("pyspark_commitlog.storage.bucket.stores.patience.Patience.of_process", quick)
     flaky = FaultyStore(store_with(of_broker.tier), Random(3), 0.0)
     flaky._may_fail = every_third()  # type: ignore[method-assign]
     files = TieredFiles(tier_address("memory", str(of_broker.log)), open_tier("", store=flaky))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.transactions.abandoned import open_transactions
 from pyspark_commitlog.storage.transactions.hanging import find_hanging

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, open_root
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import StorageError

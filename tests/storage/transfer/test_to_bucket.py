@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, delete_topic, open_root
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.topics import delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import MissingSegmentError, StorageError, UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.format.files.file_names import unfinished_directory

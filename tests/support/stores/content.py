@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import CommitLog
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.format.tables import Records
 
 

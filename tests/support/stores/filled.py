@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import CommitLog, find_topic
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.topics import find_topic
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.maintenance.bucket.scratch import Place, read_part
 from tests.support.logs.building import records

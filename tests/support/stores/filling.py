@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from pyspark_commitlog.storage.bucket import CommitLog, StagedTopic, StagedWrite, Stager, combined, commit_write
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.proposals import StagedWrite, commit_write
+from pyspark_commitlog.storage.bucket.staging import StagedTopic, Stager, combined
 from pyspark_commitlog.storage.bucket.stores.patience import Attempts, Patience
 from pyspark_commitlog.storage.bucket.topics import create_topic, find_topic
 from pyspark_commitlog.storage.clock import SystemClock

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark_commitlog.storage.bucket import (
-    AddedOffsets,
-    BucketFileSystem,
-    ClientBatch,
-    ClientTransactions,
-    CommitLog,
-    GroupOffset,
-    append_batches,
-)
+from pyspark_commitlog.storage.bucket.clients.appends import ClientBatch, append_batches
+from pyspark_commitlog.storage.bucket.clients.transactions import AddedOffsets, ClientTransactions
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.recovery.producer_state import Producer

@@ -24,8 +24,10 @@ import confluent_kafka as rdkafka
 import pytest
 
 from pyspark_commitlog.storage import Isolation
-from pyspark_commitlog.storage.bucket import CollectLimits, collect, find_topic, open_root
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.stores.patience import DELIVERY_TIMEOUT
+from pyspark_commitlog.storage.bucket.topics import find_topic
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import ObjectStoreError
@@ -65,7 +67,7 @@ FENCED = (rdkafka.KafkaError._FENCED, rdkafka.KafkaError.PRODUCER_FENCED)
 
 COMMIT = """
 import sys
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.logs.building import records
 from tests.support.stores.filling import write
 log, number = open_root(sys.argv[1]), 0

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.pipeline.demo import flights
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.stores import content
 from tests.support.stores.seaweed import SeaweedFS
 from tests.torture.kills.bucket_program import DONE, TOPIC

@@ -17,7 +17,7 @@ import pytest
 
 from pyspark_commitlog.mirror.tiers.publishing import _publish
 from pyspark_commitlog.storage import plan_publishing, prepare_directory
-from pyspark_commitlog.storage.bucket import Patience
+from pyspark_commitlog.storage.bucket.stores.patience import Patience
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogStoreError, TopicExistsError
 from pyspark_commitlog.storage.reading.aborted import Isolation
@@ -42,7 +42,7 @@ PATIENT, HASTY = Patience(60_000, 1, 2), Patience(1, 1, 2)
 @contextmanager
 def patience(limits: Patience) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pyspark_commitlog.storage.bucket.Patience.of_process", lambda: limits)
+        patched.setattr("pyspark_commitlog.storage.bucket.stores.patience.Patience.of_process", lambda: limits)
         yield
 
 

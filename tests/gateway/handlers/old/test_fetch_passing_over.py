@@ -15,7 +15,7 @@ import pytest
 from pyspark_commitlog.gateway.handlers.old import skipping
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import CommitLog
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.format import checksums
 from pyspark_commitlog.storage.format.constants import Codec

@@ -12,7 +12,9 @@ import pytest
 from pyspark_commitlog.gateway.partitions.bucket.partition import open_bucket_partition
 from pyspark_commitlog.gateway.partitions.led_partition import LedPartition
 from pyspark_commitlog.storage import CommitLog, Isolation, LogManager, TopicPartition, format as formats
-from pyspark_commitlog.storage.bucket import CollectLimits, collect, open_root, raise_log_start
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from tests.support.clock import ManualClock

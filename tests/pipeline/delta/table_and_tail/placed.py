@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS, spark_session
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.pipeline.delta.table_and_tail.exported import Exported, counted, flight
 from tests.pipeline.delta.table_topics import raw, run
 from tests.support.spark import spark_jvm

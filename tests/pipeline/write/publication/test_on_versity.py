@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import Contenders, check_store, open_store
+from pyspark_commitlog.storage.bucket.stores.probe import check_store
+from pyspark_commitlog.storage.bucket.stores.race import Contenders
+from pyspark_commitlog.storage.bucket.stores.remote import open_store
 from pyspark_commitlog.storage.verdicts import Verdict
 from tests.pipeline.inline_bucket import BucketDriver
 from tests.pipeline.inline_spark import TASKS

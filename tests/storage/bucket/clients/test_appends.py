@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import ClientBatch, CommitLog, append_batches, delete_topic, finish_copy
+from pyspark_commitlog.storage.bucket.clients.appends import ClientBatch, append_batches
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits import producers as producers_module
 from pyspark_commitlog.storage.bucket.commits.checkpoints import decode_checkpoint, encode_checkpoint
 from pyspark_commitlog.storage.bucket.commits.commit import TopicChange, VoidChange
 from pyspark_commitlog.storage.bucket.stores.port import ObjectStore
+from pyspark_commitlog.storage.bucket.topics import delete_topic
+from pyspark_commitlog.storage.bucket.upkeep import finish_copy
 from pyspark_commitlog.storage.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,

@@ -10,19 +10,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import (
-    BucketFileSystem,
-    ClientBatch,
-    CommitLog,
-    GroupOffset,
-    OffsetsChange,
-    append_batches,
-    delete_topic,
-    give_up,
-    raise_log_start,
-)
+from pyspark_commitlog.storage.bucket.clients.appends import ClientBatch, append_batches
+from pyspark_commitlog.storage.bucket.clients.transactions import give_up
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.checkpoints import decode_checkpoint, encode_checkpoint
-from pyspark_commitlog.storage.bucket.commits.commit import VoidChange
+from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange, VoidChange
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.topics import delete_topic
+from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.commit import (
     GroupOffset,
     OffsetsChange,
@@ -18,8 +18,10 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     TopicChange,
 )
 from pyspark_commitlog.storage.bucket.files import filesystem as filesystem_module, layout
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.bucket.files.layout import MadeSegment, files_of
 from pyspark_commitlog.storage.bucket.files.parts import Part, Parts
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.staged_objects import Footer
 from pyspark_commitlog.storage.bucket.topics import delete_topic, find_topic
 from pyspark_commitlog.storage.directory.manager import LogManager

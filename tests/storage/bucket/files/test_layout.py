@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.transactions import EMPTY_BYTES
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.filesystem.port import FileStatus
 from tests.support.stores.commits import commit_log
 from tests.support.stores.filling import make_topic

@@ -6,8 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, PinnedFiles, StateMarks, find_topic, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.commit import RetainChange, SwapChange
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.files.marks import StateMarks
+from pyspark_commitlog.storage.bucket.files.pinned import PinnedFiles
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.topics import find_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.segment.joining import Holes
 from tests.storage.bucket.files.test_filesystem import ROOT, fill, numbered, numbers

@@ -6,8 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, CollectLimits, CommitLog, collect, find_topic, open_root
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.commit import RetainChange
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.topics import find_topic
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate

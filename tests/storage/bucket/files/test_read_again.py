@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, ObjectLostError

@@ -16,7 +16,7 @@ from tests.support.stores.seaweed import SeaweedFS
 
 PROGRAM = """
 print("begins", flush=True)
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 print(open_root("s3://logs/apart", create=True).state.log_id)
 """
 

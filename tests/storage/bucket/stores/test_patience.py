@@ -9,9 +9,16 @@ from threading import Event, Thread
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import Patience, open_root, open_store
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.stores import remote
-from pyspark_commitlog.storage.bucket.stores.patience import DELIVERY_TIMEOUT, RETRIES, Attempts, retries_of_process
+from pyspark_commitlog.storage.bucket.stores.patience import (
+    DELIVERY_TIMEOUT,
+    RETRIES,
+    Attempts,
+    Patience,
+    retries_of_process,
+)
+from pyspark_commitlog.storage.bucket.stores.remote import open_store
 from pyspark_commitlog.storage.errors import InvalidConfigError, ObjectStoreError
 from tests.support.clock import ManualClock
 from tests.support.stores.memory_store import MemoryStore

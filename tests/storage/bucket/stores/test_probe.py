@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import Contenders, ObjectFacts, ObjectStore, check_store, open_store
-from pyspark_commitlog.storage.bucket.stores.race import NOBODY, Outcome, race
+from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts, ObjectStore
+from pyspark_commitlog.storage.bucket.stores.probe import check_store
+from pyspark_commitlog.storage.bucket.stores.race import NOBODY, Contenders, Outcome, race
+from pyspark_commitlog.storage.bucket.stores.remote import open_store
 from pyspark_commitlog.storage.errors import ObjectStoreError, StoreAccessError
 from pyspark_commitlog.storage.verdicts import Finding, Verdict
 from tests.cli.in_process import commitlog

@@ -11,9 +11,9 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError, PreconditionError
 from obstore.store import MemoryStore as ObstoreMemory
 
-from pyspark_commitlog.storage.bucket import ObjectStore, open_store
 from pyspark_commitlog.storage.bucket.stores import remote
-from pyspark_commitlog.storage.bucket.stores.port import PUT_BYTES_MAX, checked_size
+from pyspark_commitlog.storage.bucket.stores.port import PUT_BYTES_MAX, ObjectStore, checked_size
+from pyspark_commitlog.storage.bucket.stores.remote import open_store
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     InvalidConfigError,
@@ -235,7 +235,7 @@ def test_a_process_has_one_client_for_a_url(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_process_forked_after_the_first_use_is_refused() -> None:
     program = """
 import os
-from pyspark_commitlog.storage.bucket import open_store
+from pyspark_commitlog.storage.bucket.stores.remote import open_store
 from pyspark_commitlog.storage.errors import StorageError
 store = open_store("s3://bucket/logs", retries=0)
 try: store.head("a")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import open_store
 from pyspark_commitlog.storage.bucket.stores import profiles, remote
 from pyspark_commitlog.storage.bucket.stores.profiles import ELSEWHERE, profile_in_use
+from pyspark_commitlog.storage.bucket.stores.remote import open_store
 from pyspark_commitlog.storage.bucket.stores.settings import AZURE, GOOGLE, S3, Provider, settings_of
 from pyspark_commitlog.storage.errors import InvalidConfigError, StoreAccessError
 

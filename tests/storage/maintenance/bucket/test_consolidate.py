@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import (
-    BucketFileSystem,
-    CollectLimits,
-    CommitLog,
-    Segment,
-    Slice,
-    collect,
-    delete_topic,
-)
+from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import Segment
+from pyspark_commitlog.storage.bucket.commits.state import Slice
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
+from pyspark_commitlog.storage.bucket.topics import delete_topic
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import StorageError, UnknownTopicOrPartitionError

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CommitLog, Segment
-from pyspark_commitlog.storage.bucket.commits.commit import TopicChange
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import Segment, TopicChange
 from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.dump.one_file import dump_file

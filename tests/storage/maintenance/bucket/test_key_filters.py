@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_commitlog.storage import Condition, filter_partitions, retain_partitions
-from pyspark_commitlog.storage.bucket import CommitLog
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.maintenance.partitions import compact_partitions, verify_partitions
 from pyspark_commitlog.storage.maintenance.run import MaintenanceRun
 from tests.storage.finding.scanning import found

@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import (
-    BucketFileSystem,
-    ClientBatch,
-    CommitLog,
-    Segment,
-    Slice,
-    append_batches,
-)
-from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange, TopicChange
+from pyspark_commitlog.storage.bucket.clients.appends import ClientBatch, append_batches
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange, Segment, TopicChange
+from pyspark_commitlog.storage.bucket.commits.state import Slice
+from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.directory.admin import delete_records
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidConfigError, OffsetOutOfRangeError, PolicyViolationError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from pyspark_commitlog.protocol.apis import ApiKey
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.stores.port import ObjectStore
 from tests.gateway.test_bucket_replaced import begin_transactions, commit_offset, create_topic, delete_records
 from tests.support.gateway import WireClient, produce_fields

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.stores.seaweed import SeaweedFS
 from tests.torture.gateway import kills
 from tests.torture.gateway.clients import Work, finish
