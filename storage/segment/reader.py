@@ -23,6 +23,7 @@ from .walk import PROBE_BYTES, SegmentWalk, Window
 
 logger = logging.getLogger(__name__)
 
+FOLLOWING_MAX = 16  # batches whose places are remembered
 TIMED_BYTES = 1024 * 1024  # bytes read after the batch with the largest time, to check that no batch is later
 _OPENED = frozenset({"_file", "offset_index", "time_index", "txn_index"})  # attributes of a segment
 
@@ -193,8 +194,15 @@ class SegmentReader(SegmentWalk):
         self.remember_following(window.headers.next_offset, self.read_to)
 
     def remember_following(self, offset: int, position: int) -> None:
-        """Remember where the batch that begins with ``offset`` should be, because the caller will read it next."""
-        self._last_seen.following = (offset, position)
+        """Remember where the batch that begins with ``offset`` should be, because a reader will ask for it next.
+
+        Several are kept: of readers at different offsets, and of those that follow each other.
+        """
+        following = self._last_seen.following
+        following.pop(offset, None)  # it is the newest again
+        following[offset] = position
+        if len(following) > FOLLOWING_MAX:
+            del following[next(iter(following))]
 
     @property
     def plain_part(self) -> tuple[int, int]:
@@ -205,14 +213,14 @@ class SegmentReader(SegmentWalk):
     def plain_part(self, part: tuple[int, int]) -> None:
         self._last_seen.plain = part
 
-    def _follows_last_read(self, offset: int) -> bool:
-        """Whether a complete batch that begins with ``offset`` follows the window of :meth:`remember_end`."""
-        following, position = self._last_seen.following
-        if following != offset or position >= self.size:
-            return False
+    def _remembered(self, offset: int) -> int | None:
+        """The position of a complete batch that begins with ``offset``, if :meth:`remember_following` was given it."""
+        position = self._last_seen.following.get(offset)
+        if position is None or position >= self.size:
+            return None
         start = np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8)
-        is_next = start[:LENGTH_AT].tobytes() == offset.to_bytes(LENGTH_AT, "big")
-        return is_next and size_at_start(start) <= self.size - position
+        is_there = start[:LENGTH_AT].tobytes() == offset.to_bytes(LENGTH_AT, "big")
+        return position if is_there and size_at_start(start) <= self.size - position else None
 
     def position_reaching(self, offset: int) -> int | None:
         """The position of the first batch with a last offset at or above ``offset``; None if there is no such batch."""
@@ -225,8 +233,9 @@ class SegmentReader(SegmentWalk):
         The result includes the batches that the search has read, from the found one on, but none after the first one
         that reaches offset ``until``.
         """
-        if self._follows_last_read(offset):
-            return FoundBatch(self._last_seen.following[1])
+        remembered = self._remembered(offset)
+        if remembered is not None:
+            return FoundBatch(remembered)
         for window in self.from_index(offset, window_bytes=PROBE_BYTES, until=max(offset, until)):
             if window.headers.next_offset > offset:
                 found = _from(window, offset)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -79,7 +79,7 @@ class LastSeen:
     indexed: OffsetPosition | None = None  # an entry of the offset index that was checked and is correct
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
     timed: tuple[Window, Int64s] | None = None  # batches, without their bytes, and the times of their records
-    following: tuple[int, int] = (-1, -1)  # offset and position of the batch after the last one read
+    following: dict[int, int] = field(default_factory=dict)  # offsets and positions of batches after those read last
     plain: tuple[int, int] = (0, 0)  # positions of a part without transactions
 
 

@@ -17,6 +17,7 @@ from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.reading.slices import FileSlice
+from pyspark_commitlog.storage.segment.reader import FOLLOWING_MAX
 from pyspark_commitlog.storage.writing.checks.checked_batch import check_batch
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.memory_filesystem import MemoryFileSystem
@@ -108,10 +109,37 @@ def test_a_reader_that_goes_on_reads_and_checks_no_batch_again(tmp_path: Path, m
         while size < log.segments.active.size:
             found = log.slice(offset, 1000, isolation=Isolation.READ_UNCOMMITTED)
             assert found is not None
-            offset, size = log.segments.active._last_seen.following[0], found.position + found.length
+            offset, size = [*log.segments.active._last_seen.following][-1], found.position + found.length
             found.release()
             monkeypatch.setattr(type(log.segments.active), "batches", None)  # it is not called any more
         assert offset == 30
+
+
+def test_several_readers_that_go_on_read_and_check_no_batch_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_log(tmp_path, index_interval_bytes=0) as log:
+        for number in range(30):
+            append(log, b"%d" % number * 100)
+        offsets = [0, 0, 5, 9, 16]
+        for start in {*offsets}:
+            assert sliced(log, start, 1) is not None
+        monkeypatch.setattr(type(log.segments.active), "batches", None)  # it is not called any more
+        for _ in range(10):
+            for reader, offset in enumerate(offsets):
+                assert sliced(log, offset + 1, 1) is not None
+                offsets[reader] += 1
+        assert len(log.segments.active._last_seen.following) <= FOLLOWING_MAX
+
+
+def test_a_place_that_is_remembered_and_has_another_batch_is_not_used(tmp_path: Path) -> None:
+    with open_log(tmp_path, index_interval_bytes=0) as log:
+        for number in range(4):
+            append(log, b"%d" % number * 100)
+        right = sliced(log, 2, 1)
+        for position in (0, 1, log.segments.active.size - 1, log.segments.active.size, 1 << 40):
+            log.segments.active.remember_following(2, position)
+            assert sliced(log, 2, 1) == right
 
 
 def test_what_was_not_synced_is_not_shown_below_the_high_watermark(tmp_path: Path) -> None:
@@ -182,7 +210,7 @@ def test_a_header_that_cannot_be_right_ends_a_slice_before_it(tmp_path: Path) ->
             found = sliced(log, 0, ends[3] - 1, isolation=isolation)
             assert found is not None
             assert len(found[0]) == ends[1]
-            log.segments.active.remember_following(-1, -1)
+            log.segments.active._last_seen.following.clear()
             with pytest.raises(CorruptRecordError):
                 sliced(log, 2, 1 << 20, isolation=isolation)
 
