@@ -13,12 +13,11 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from .exchange import Exchange
-from .file_slice import FileSlice, Part, release
+from .file_slice import Outbound
 from .frames import FREE_BYTES, FrameError, FrameReader, unread
 from .memory import Room
 from .pace import LeastRate, Pace
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 FRAMES_A_TURN = 16  # at most; then the other connections of the thread have theirs
 FRAMES_TOGETHER = 64  # the same, of those that are served together
 NEWCOMERS_FREE_BYTES = 4 << 10  # of a request before a login, which are not counted
-BUFFERS_A_CALL = 64  # of one sendmsg
-MORE: int = getattr(socket, "MSG_MORE", 0)  # the head of an answer goes into one packet with what follows from a file
 OVERLAPPING_MAX = 64  # requests of one connection in progress together
 
 
@@ -56,7 +53,7 @@ class Connection:
             self._reader.change_limit(terms.login_bytes_max, "sasl.server.max.receive.size", NEWCOMERS_FREE_BYTES)
         self.pace = Pace()
         self._exchanges: deque[InProgress] = deque()  # not sent yet, in order
-        self._outbound: deque[Part] = deque()  # what the socket has not taken yet
+        self._outbound = Outbound(self.socket)
         self._waiting: tuple[memoryview, bool] | None = None  # a frame that may not be served yet, and if it overlaps
         self._held = 0  # bytes of the frame which waits that the memory counts
         self._reads_on = False  # a call that reads what TLS has decrypted, or was put back, is on its way
@@ -374,7 +371,7 @@ class Connection:
             self.last_active_s = self.processor.now_s()  # the client has had nothing to take until now
         while self._exchanges and self._exchanges[0].parts is not None:
             exchange = self._exchanges.popleft()
-            self._outbound.extend(filter(len, exchange.parts or ()))
+            self._outbound.add(exchange.parts or ())
             self._ends = self._ends or exchange.is_last
         self.on_writable()
 
@@ -383,10 +380,8 @@ class Connection:
         if self._tls is not None and self._tls.wants_to_write:  # its handshake does
             self.on_readable()
         try:
-            while self._outbound:
-                self._send_some()
-        except BlockingIOError:
-            pass
+            if self._outbound.send():
+                self.last_active_s = self.processor.now_s()
         except OSError:
             self.close()
             return
@@ -400,29 +395,6 @@ class Connection:
     def wants_to_write(self) -> bool:
         """Whether bytes are waiting to be sent."""
         return bool(self._outbound) or (self._tls is not None and self._tls.wants_to_write)
-
-    def _send_some(self) -> None:
-        first = self._outbound[0]
-        if isinstance(first, FileSlice):
-            self._drop_sent(first.send(self.socket))
-            return
-        buffers, flags = [], 0
-        for part in islice(self._outbound, BUFFERS_A_CALL):
-            if isinstance(part, FileSlice):
-                flags = MORE
-                break
-            buffers.append(part)
-        self._drop_sent(self.socket.sendmsg(buffers, (), flags))
-
-    def _drop_sent(self, sent: int) -> None:
-        self.last_active_s = self.processor.now_s()
-        while sent:
-            part = self._outbound.popleft()
-            if sent < len(part):
-                self._outbound.appendleft(part.after(sent) if isinstance(part, FileSlice) else memoryview(part)[sent:])
-                return
-            sent -= len(part)
-            release(part)
 
     # End
 
@@ -442,8 +414,6 @@ class Connection:
         self._reader = FrameReader(0)  # the last one has part of a request, perhaps, and refers to this connection
         for exchange in self._exchanges:
             exchange.drop()  # what is in progress goes on, and is answered to nobody
-        for part in self._outbound:
-            release(part)
+        self._outbound.drop()
         self._exchanges.clear()
-        self._outbound.clear()
         self._waiting = None
