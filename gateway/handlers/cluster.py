@@ -13,7 +13,7 @@ from ...storage import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, LogManager
 from ..context import Context
 from ..request import Request
 from ..security.rules import Resource
-from .access.operations import authorized_operations
+from .authorized_operations import authorized_operations
 
 UNKNOWN_BYTES = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # names and versions of clients

@@ -13,7 +13,7 @@ from ..context import Context
 from ..partitions.topics import TopicInfo
 from ..request import Request
 from ..security.rules import Resource
-from .access.operations import NOT_ASKED, authorized_operations
+from .authorized_operations import NOT_ASKED, authorized_operations
 from .cluster import nodes
 from .epochs import leader_epoch
 

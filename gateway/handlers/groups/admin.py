@@ -12,7 +12,7 @@ from ...context import Context
 from ...groups.coordinator import DescribedGroup, GroupCoordinator, ListedGroup
 from ...request import Request
 from ...security.rules import Resource
-from ..access.operations import NOT_ASKED, authorized_operations
+from ..authorized_operations import NOT_ASKED, authorized_operations
 from .asking import ask, ask_each, by_topic
 
 _MEMBER_BYTES = 200  # approximate size of a member in an answer, without its metadata

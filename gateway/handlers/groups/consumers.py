@@ -19,7 +19,7 @@ from ...groups.coordinator import GroupCoordinator
 from ...request import Request
 from ...security.rules import Resource
 from ..access.guards import may_describe
-from ..access.operations import NOT_ASKED, authorized_operations
+from ..authorized_operations import NOT_ASKED, authorized_operations
 from .asking import ask, ask_each
 from .members import warn
 

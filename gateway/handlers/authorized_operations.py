@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...context import Context
-from ...request import Request
-from ...security.acls import CLUSTER_NAME, AclOperation
-from ...security.rules import Operation, Resource
+from ..context import Context
+from ..request import Request
+from ..security.acls import CLUSTER_NAME, AclOperation
+from ..security.rules import Operation, Resource
 
 NOT_ASKED = -(2**31)
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
