@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, get_type_hints
@@ -23,7 +23,7 @@ from .decoding import decode, decode_whole, shape_of
 from .old.table import OLD
 from .reading import ENTRIES_MAX, Entries, Frame
 
-__all__ = ["Body", "ErrorCode", "made", "read_answer", "read_request", "write_answer", "write_request"]
+__all__ = ["Body", "ErrorCode", "by_topic", "made", "read_answer", "read_request", "write_answer", "write_request"]
 
 Body = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,6 +100,14 @@ def answer_class(key: int, version: int) -> Any:
 def has_error(key: int, version: int) -> bool:
     """Whether an answer has a field for an error of the whole request."""
     return "error_code" in {each.name for each in dataclasses.fields(answer_class(key, version))}
+
+
+def by_topic(answers: Iterable[tuple[tuple[str, int], Body]]) -> Sequence[Body]:
+    """Groups the answers for partitions, each a topic with its number, by topic, as most of Kafka's answers do."""
+    found: dict[str, list[Body]] = {}
+    for (topic, number), answer in answers:
+        found.setdefault(topic, []).append({"partition_index": number, **answer})
+    return [{"name": topic, "partitions": partitions} for topic, partitions in found.items()]
 
 
 def made(entity: Any, values: Body) -> Any:

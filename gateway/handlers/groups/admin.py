@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....protocol.bodies import ErrorCode
+from ....protocol.bodies import ErrorCode, by_topic
 from ....protocol.errors import RequestError
 from ....storage import SINK_PREFIX, TopicPartition
 from ...context import Context
@@ -13,7 +13,7 @@ from ...groups.coordinator import DescribedGroup, GroupCoordinator, ListedGroup
 from ...request import Request
 from ...security.rules import Resource
 from ..authorized_operations import NOT_ASKED, authorized_operations
-from .asking import ask, ask_each, by_topic
+from .asking import ask, ask_each
 
 _MEMBER_BYTES = 200  # approximate size of a member in an answer, without its metadata
 

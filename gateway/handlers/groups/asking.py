@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ....storage import TopicPartition
 from ...context import Context
 from ...groups.coordinator import GroupCoordinator
 from ...request import Request
@@ -30,11 +29,3 @@ def ask_each(
 ) -> None:
     """Asks the coordinator about each item, in turns with other requests; ``done`` gets all answers."""
     Turns(partial(ask, request, context), items, question, request.or_fail(done)).start()
-
-
-def by_topic(answers: Iterable[tuple[TopicPartition, Mapping[str, Any]]]) -> Sequence[Mapping[str, Any]]:
-    """Groups the answers for partitions by topic, as most of Kafka's answers do."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for partition, answer in answers:
-        found.setdefault(partition.topic, []).append({"partition_index": partition.partition, **answer})
-    return [{"name": topic, "partitions": partitions} for topic, partitions in found.items()]

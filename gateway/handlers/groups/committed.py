@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from ....protocol.bodies import ErrorCode
+from ....protocol.bodies import ErrorCode, by_topic
 from ....protocol.errors import RequestError
 from ....storage import OffsetCommitValue, TopicPartition
 from ...context import Context
@@ -14,7 +14,7 @@ from ...groups.coordinator import GroupCoordinator
 from ...groups.offsets import Commit, Fetched
 from ...request import Request
 from ..old.committed import commit_to_registry, fetch_from_registry
-from .asking import ask, ask_each, by_topic
+from .asking import ask, ask_each
 
 IN_REGISTRY = 0  # in this version of both kinds of request, offsets are in the registry, if the nodes share one
 NO_OFFSET = NO_TIMESTAMP = -1

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....protocol.bodies import ErrorCode
+from ....protocol.bodies import ErrorCode, by_topic
 from ....protocol.errors import code_of
 from ....registry import kafka_nodes
 from ....registry.operations import put
 from ....storage import TopicPartition
 from ...context import Context
 from ...request import Request
-from ..groups.asking import by_topic
 
 _UNKNOWN = {"committed_offset": -1, "metadata": "", "error_code": ErrorCode.unknown_topic_or_partition}
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ....protocol.bodies import ErrorCode
+from ....protocol.bodies import ErrorCode, by_topic
 from ....protocol.errors import RequestError
 from ....storage import GROUP_METADATA_TOPIC, Producer, TopicPartition
 from ...context import Context
 from ...groups.offsets import Commit
 from ...request import Request
 from ...transactions.gate import known_before
-from ..groups.asking import by_topic
 from ..groups.committed import asked_offsets
 from .producers import ask
 
