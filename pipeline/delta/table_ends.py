@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, functions as F
 
 from ...storage import CorruptionError, Isolation, LogManager, LogReader
-from .table_and_tail.plan import other_log
+from .provenance.other_log import other_log
 
 
 class LastRow(NamedTuple):

@@ -28,7 +28,7 @@ from ..rows.values import encoded
 from ..write.exactly_once.connect_queries import KnowsItsQuery
 from ..write.exactly_once.progress import Run
 from .command.words import BAD_RECORDS_PROPERTY, COORDINATES, MODE_PROPERTY, SERDE_PROPERTY, TableMode
-from .table_and_tail.next_offsets import NextOffsets
+from .provenance.next_offsets import NextOffsets
 from .table_ends import check_same_log, last_rows
 from .table_progress import TableProgress, properties_of, query_property, set_properties
 from .table_rows import DELETED, check_columns, differ, in_table, nullable, to_rows

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from .table_and_tail.next_offsets import NextOffsets
+from .provenance.next_offsets import NextOffsets
 from .table_progress import set_properties
 from .table_rows import DELETED
 from .undecodable import NO_KEY

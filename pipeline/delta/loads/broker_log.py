@@ -33,7 +33,7 @@ from ...rows.offsets import LATEST
 from ...rows.spark_schema import arrow_schema, read_schema
 from ..command.words import FROM_OFFSETS
 from ..points import Points, Wanted, asked_offsets, offset_in_log, time_of
-from ..table_and_tail.plan import other_log
+from ..provenance.other_log import other_log
 from ..table_ends import LastRow
 from .topic_log import OpenLog
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ....storage import InvalidConfigError, LogManager, NextOffsets, TablesKept, local_path, made_again, topic_ids
 from ...rows.topic_ids import KnownOffsets
 from ..parquet_folder import ParquetFolder
-from .commits import local_commits, local_version, newest_recorded
-from .plan import other_log
+from ..provenance.commits import local_commits, local_version, newest_recorded
+from ..provenance.other_log import other_log
 
 
 class KnownTable(NamedTuple):

@@ -11,13 +11,13 @@ from ....storage import (
     Isolation,
     LogManager,
     OffsetOutOfRangeError,
-    ProgressMismatchError,
     TopicPartition,
     made_again,
     topic_ids,
 )
 from ...rows.offsets import DataLoss
 from ...rows.topic_ids import KnownOffsets
+from ..provenance.other_log import other_log
 
 
 class Seam(NamedTuple):
@@ -122,11 +122,3 @@ class Plan:
 def spans(manager: LogManager, topic: str, table: str, known: KnownOffsets) -> list[Span]:
     """Returns the read of each partition up to the log's end. Raises the errors of :meth:`Plan.spans`."""
     return Plan(manager, topic, table, {}, DataLoss()).spans(Seam(known, is_complete=True))
-
-
-def other_log(what: str) -> ProgressMismatchError:
-    """Returns the error for rows that did not come from the given log; ``what`` states the difference."""
-    return ProgressMismatchError(
-        f"{what}: the log is an older copy, or the topic was deleted and created again. Continuing at the table's end "
-        "would skip records. Put back the log that belongs to the table, or export to another table"
-    )

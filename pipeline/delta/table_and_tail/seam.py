@@ -23,13 +23,13 @@ from ...job.delta_jars import check_delta, check_reachable
 from ...rows.topic_ids import KnownOffsets
 from ..command.words import LOADED_PROPERTY, MODE_PROPERTY, TableMode
 from ..parquet_folder import ParquetFolder
+from ..provenance.commits import Commit, local_commits, local_version, newest_recorded
+from ..provenance.next_offsets import NextOffsets
+from ..provenance.table_serde import Decoding
 from ..table_ends import check_same_log, last_rows
 from ..table_progress import properties_of
 from ..upserts import deleted_keys, has_deleted_keys
-from .commits import Commit, local_commits, local_version, newest_recorded
-from .next_offsets import NextOffsets
 from .plan import Seam
-from .table_serde import Decoding
 
 _ASKED_FIRST = 10  # commits of a table that is not local; the newest one with rows is nearly always among them
 

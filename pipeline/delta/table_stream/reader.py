@@ -18,7 +18,7 @@ from ...read.stream import PartitionState, Seen, StreamReader
 from ...read.task_ranges import OffsetRange
 from ...rows.offsets import DataLoss
 from ...workers.border import errors_end_here
-from ..table_and_tail.plan import other_log
+from ..provenance.other_log import other_log
 from .table_files import TableFiles
 from .tail_rows import TailRows
 

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from ....storage import InvalidConfigError, TopicPartition, local_path, needs_extra
 from ...rows.topic_ids import KnownOffsets
 from ..command.words import MODE_PROPERTY, TableMode
-from ..table_and_tail.commits import Commit, local_commits, newest_recorded
-from ..table_and_tail.table_serde import Decoding
+from ..provenance.commits import Commit, local_commits, newest_recorded
+from ..provenance.table_serde import Decoding
 
 with needs_extra("A stream that begins in a table"):
     from deltalake import DeltaTable, QueryBuilder

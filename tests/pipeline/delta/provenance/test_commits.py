@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.pipeline.delta.table_and_tail.commits import local_commits, local_version, newest_recorded
-from pyspark_commitlog.pipeline.delta.table_and_tail.next_offsets import NextOffsets
+from pyspark_commitlog.pipeline.delta.provenance.commits import local_commits, local_version, newest_recorded
+from pyspark_commitlog.pipeline.delta.provenance.next_offsets import NextOffsets
 from pyspark_commitlog.pipeline.rows.topic_ids import KnownOffsets
 from pyspark_commitlog.storage import CorruptionError, TopicPartition
 from tests.support.delta_log import ADDED, commit

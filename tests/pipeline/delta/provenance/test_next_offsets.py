@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.pipeline.delta.table_and_tail.next_offsets import NextOffsets
+from pyspark_commitlog.pipeline.delta.provenance.next_offsets import NextOffsets
 from pyspark_commitlog.pipeline.rows.topic_ids import KnownOffsets
 from pyspark_commitlog.storage import TopicPartition
 
