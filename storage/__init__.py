@@ -274,7 +274,7 @@ if TYPE_CHECKING:
     from .kafka_0_7.offsets import offsets_before as offsets_before, offsets_without_log as offsets_without_log
     from .kafka_0_7.reader import PositionLogReader as PositionLogReader
     from .kafka_0_7.settings import PositionLogSettings as PositionLogSettings
-    from .kernels import are_being_compiled as are_being_compiled
+    from .kernels.loading import are_being_compiled as are_being_compiled
     from .kernels.murmur2 import partitions_of as partitions_of
     from .kernels.produce.tables import (
         ROOM_BYTES as ROOM_BYTES,
@@ -684,7 +684,7 @@ else:
             "kafka_0_7.offsets": ["offsets_before", "offsets_without_log"],
             "kafka_0_7.reader": ["PositionLogReader"],
             "kafka_0_7.settings": ["PositionLogSettings"],
-            "kernels": ["are_being_compiled"],
+            "kernels.loading": ["are_being_compiled"],
             "kernels.murmur2": ["partitions_of"],
             "kernels.produce.tables": [
                 "Found",

@@ -229,7 +229,7 @@ PLACES = {
 BY_STRING = (
     "cli/__init__.py",
     "pipeline/workers/daemon.py",
-    "storage/kernels/__init__.py",
+    "storage/kernels/loading.py",
     "storage/classes.py",
 )
 

@@ -14,7 +14,7 @@ from ..format import v2
 from ..format.compaction_view import NO_HORIZON, Keyed
 from ..format.constants import NO_OFFSET
 from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
-from ..kernels import offset_map as maps
+from ..kernels.compaction import offset_map as maps
 from ..recovery.producer_state import ProducerState
 from ..segment.walk import Window
 from ..segment.writer import LogSegment

@@ -19,7 +19,7 @@ from ..format import v2
 from ..format.compaction_view import Keyed
 from ..format.files.index_entries import AbortedTxn
 from ..format.tables import Bools, Bytes, Int64s
-from ..kernels import offset_map as maps
+from ..kernels.compaction import offset_map as maps
 from ..prefetch import in_order
 from ..reading.reader import LogReader
 from ..segment.swap import swap_in

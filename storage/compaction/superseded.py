@@ -14,7 +14,7 @@ import numpy as np
 from ..format import v2
 from ..format.compaction_view import Keyed
 from ..format.tables import BatchHeaders, Bools, Int64s
-from ..kernels import offset_map as maps
+from ..kernels.compaction import offset_map as maps
 
 _CELLS_MAX = 2**21
 

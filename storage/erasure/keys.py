@@ -17,7 +17,7 @@ from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import read_file
 from ..format.compaction_view import Keyed, Uint64s
 from ..format.tables import BinaryColumn, Bools
-from ..kernels import offset_map as maps
+from ..kernels.compaction import offset_map as maps
 
 KEYS_FILE_BYTES_MAX = 256 * 1024 * 1024
 SALT_BYTES = 16

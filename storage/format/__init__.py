@@ -14,7 +14,8 @@ import numpy as np
 
 from ..config import DECOMPRESSED_BYTES_MAX
 from ..errors import CorruptRecordError, UnsupportedCompressionTypeError, UnsupportedMagicError
-from ..kernels import frozen, stop_reasons
+from ..kernels import stop_reasons
+from ..kernels.arrays import frozen
 from . import v2
 from .batch_scan import Walk, Walker
 from .constants import Codec

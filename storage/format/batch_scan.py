@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..kernels import are_being_compiled, are_imported, scan
+from ..kernels import scan
+from ..kernels.loading import are_being_compiled, are_imported
 from ..kernels.stop_reasons import BAD_MAGIC, BAD_SIZE, END, FULL, TRUNCATED, UNKNOWN_MAGIC
 from .constants import HEADER_UP_TO_MAGIC, LOG_OVERHEAD
 from .tables import Bytes, Int64s
@@ -45,7 +46,7 @@ class Walker:
         self._walked_plainly = 0  # batches
 
     def walk(self, source: Bytes, start: int, batches_max: int) -> Walk:
-        """Returns the whole batches from ``start`` on; ``source`` must be a result of :func:`kernels.frozen`."""
+        """Returns the whole batches from ``start`` on; ``source`` must be a result of :func:`kernels.arrays.frozen`."""
         found = self._walk(source, start, min(batches_max, _WALKED_AT_ONCE))
         while found.reason == FULL and len(found.positions) < batches_max:
             room = min(len(found.positions), batches_max - len(found.positions))

@@ -16,7 +16,9 @@ import numpy.typing as npt
 from .. import format as formats
 from ..config import DECOMPRESSED_BYTES_MAX
 from ..errors import InvalidRecordError
-from ..kernels import compaction_keys, frozen, offset_map, records as reading
+from ..kernels import records as reading
+from ..kernels.arrays import frozen
+from ..kernels.compaction import keys as compaction_keys, offset_map
 from . import v2
 from .compression import compressor
 from .constants import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import InvalidRecordError
-from ..kernels import frozen, records as reading, streams
+from ..kernels import records as reading, streams
+from ..kernels.arrays import frozen
 from .compression import decompress, decompress_into
 from .constants import INT32_MAX
 from .record_columns import Part

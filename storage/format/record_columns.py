@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InvalidRecordError
-from ..kernels import frozen, memory, records as kernel
+from ..kernels import memory, records as kernel
+from ..kernels.arrays import frozen
 from .constants import INT32_MAX
 from .tables import BinaryColumn, Bools, Bytes, HeadersColumn, Int32s, Int64s, Records
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import format as formats
-from ..kernels import Start, canonical, compile_beside, frozen, murmur2, scan
+from ..kernels import canonical, murmur2, scan
+from ..kernels.arrays import frozen
+from ..kernels.loading import Start, compile_beside
 from . import v2
 from .tables import Records
 

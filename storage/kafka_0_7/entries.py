@@ -30,7 +30,8 @@ from ..format.checksums import crc32, of_parts
 from ..format.compression import compress, decompress
 from ..format.constants import Codec
 from ..format.tables import Bytes, Int64s
-from ..kernels import frozen, scan, stop_reasons
+from ..kernels import scan, stop_reasons
+from ..kernels.arrays import frozen
 
 SIZE_BYTES = 4  # before each message
 MESSAGE_BYTES_MIN = 5  # magic and checksum of magic 0

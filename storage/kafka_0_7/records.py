@@ -9,7 +9,8 @@ import numpy as np
 from ..config import DECOMPRESSED_BYTES_MAX
 from ..format.constants import NO_TIMESTAMP, TimestampType
 from ..format.tables import BinaryColumn, Bytes, Int64s, Records
-from ..kernels import frozen, memory
+from ..kernels import memory
+from ..kernels.arrays import frozen
 from .entries import Entries, Part
 
 TABLE_BYTES = 16 << 20  # limit of payloads in one table; a single compressed message may have more

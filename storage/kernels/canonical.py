@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import Bytes
+from .arrays import Bytes
 from .compiling import inlined, jit
 from .records import BASE_OFFSET, BASE_TIMESTAMP, COUNT, FIXED_TIMESTAMP, START, STOP, TIMESTAMP_TYPE
 from .varint import bytes_after, read_varint, read_varlong

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from . import Bytes
+from .arrays import Bytes
 from .compiling import jit
 
 BLOCK_BYTES = 32  # most keys fit one block; smaller blocks take longer, larger ones no less time

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from . import Bytes, frozen
+from .arrays import Bytes, frozen
 from .compiling import jit
 
 _SEED = 0x9747B28C

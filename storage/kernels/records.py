@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import Bytes
+from .arrays import Bytes
 from .compiling import inlined, jit
 from .memory import BLOCK_BYTES, append_blocks, copy_bytes
 from .scan import read_i32, read_i64

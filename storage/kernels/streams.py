@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import Bytes
+from .arrays import Bytes
 from .compiling import jit
 
 Int64s = npt.NDArray[np.int64]

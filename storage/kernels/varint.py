@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import Bytes
+from .arrays import Bytes
 from .compiling import jit
 
 CUT = -1  # the bytes end inside the number

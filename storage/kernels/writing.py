@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import Bytes
+from .arrays import Bytes
 from .compiling import inlined, jit
 from .memory import BLOCK_BYTES, append_blocks, copy_bytes
 from .varint import size_of, write

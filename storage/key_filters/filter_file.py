@@ -18,7 +18,7 @@ from ..errors import CorruptionError
 from ..filesystem.port import File, FileStatus
 from ..format.checksums import crc32c, of_parts
 from ..format.tables import Bytes, Int64s
-from ..kernels import frozen
+from ..kernels.arrays import frozen
 from ..kernels.finding import key_filter as kernel
 
 MAGIC = b"KEYFLTR3"

@@ -9,7 +9,8 @@ import numpy as np
 from ..errors import CorruptionError, InvalidRecordError
 from ..format import record_columns, v2
 from ..format.tables import Int64s
-from ..kernels import frozen, records
+from ..kernels import records
+from ..kernels.arrays import frozen
 from ..kernels.finding import key_filter as kernel
 from ..segment.reader import SegmentReader
 from ..segment.walk import Window

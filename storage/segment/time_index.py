@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import kernels
 from ..config import INT64_MAX
 from ..errors import InvalidOffsetError
 from ..format.constants import NO_TIMESTAMP
 from ..format.files.index_entries import TIME_ENTRY, decode_time_entries, encode_time_entries, encode_time_entry
 from ..format.tables import BatchHeaders, Int64s
+from ..kernels import scan
+from ..kernels.arrays import frozen
 from .index_file import PairFormat, PairIndex, shifted
 
 NO_RECORD = -INT64_MAX - 1  # ms: earlier than the time of any record
@@ -112,7 +113,7 @@ def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int
     """
     timestamps, last_offsets = headers.table["max_timestamp"], headers.table["last_offset"]
     running, reached = np.empty(len(headers), dtype=np.int64), np.empty(len(headers), dtype=np.int64)
-    kernels.scan.running_largest(kernels.frozen(timestamps), kernels.frozen(last_offsets), *before, running, reached)
+    scan.running_largest(frozen(timestamps), frozen(last_offsets), *before, running, reached)
     return running, reached
 
 

@@ -18,7 +18,8 @@ from ..format.constants import INT32_MAX, TimestampType
 from ..format.internal.control_records import ControlType, parse
 from ..format.record_columns import Part, fill
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
-from ..kernels import canonical, frozen, records as reading
+from ..kernels import canonical, records as reading
+from ..kernels.arrays import frozen
 from ..segment.joining import hides_its_first
 from ..segment.walk import Window
 from .findings import Findings, Kind

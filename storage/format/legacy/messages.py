@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from ...errors import InvalidRecordError
-from ...kernels import frozen, records as reading
+from ...kernels import records as reading
+from ...kernels.arrays import frozen
 from ..checksums import crc32
 from ..compression import compress, decompress
 from ..constants import (

@@ -15,7 +15,8 @@ import numpy as np
 import zstandard
 
 from ...errors import DecompressedSizeError, InvalidRecordError
-from ...kernels import canonical, frozen
+from ...kernels import canonical
+from ...kernels.arrays import frozen
 from ..compression import decompress, measure_lz4, measure_zstd
 from ..constants import INT32_MAX, Codec
 from ..tables import Bytes

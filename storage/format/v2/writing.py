@@ -9,7 +9,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ...errors import OffsetsOutOfOrderError, RecordTooLargeError
-from ...kernels import frozen, writing
+from ...kernels import writing
+from ...kernels.arrays import frozen
 from ..compression import compress
 from ..constants import (
     CONTROL_MASK,

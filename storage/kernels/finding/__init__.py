@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import OnUse
+from ..loading import OnUse
 
 if TYPE_CHECKING:
     from . import key_filter as key_filter, matching as matching

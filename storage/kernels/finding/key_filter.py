@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .. import Bytes
+from ..arrays import Bytes
+from ..compaction.offset_map import hash_all, siphash
 from ..compiling import jit
 from ..murmur2 import BinaryStrings
-from ..offset_map import hash_all, siphash
 from ..records import (
     BAD_STRUCTURE,
     COUNT,

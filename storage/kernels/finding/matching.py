@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .. import Bytes, frozen
+from ..arrays import Bytes, frozen
 from ..compiling import jit
 from ..murmur2 import BinaryStrings
 

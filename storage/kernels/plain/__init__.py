@@ -7,6 +7,4 @@ which takes half a minute on a new machine. Both give the same results; plain Py
 
 from __future__ import annotations
 
-from .. import Bytes as Bytes, __path__ as _compiled, frozen as frozen
-
-__path__ = [*__path__, *_compiled]
+__path__ = [*__path__, __path__[0].rpartition("/")[0]]

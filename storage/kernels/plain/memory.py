@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import Bytes
+from ..arrays import Bytes
 
 BLOCK_BYTES = 32
 

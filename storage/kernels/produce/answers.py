@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import Bytes
+from ..arrays import Bytes
 from ..compiling import jit
 from ..memory import copy_bytes
 from .columns import (

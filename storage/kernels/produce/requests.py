@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .. import Bytes
+from ..arrays import Bytes
 from ..canonical import survey
 from ..compiling import inlined, jit
 from ..scan import read_i32, read_i64

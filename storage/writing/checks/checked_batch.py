@@ -26,7 +26,8 @@ from ...format.constants import (
     Codec,
 )
 from ...format.tables import BatchHeaders, Bytes
-from ...kernels import canonical, frozen
+from ...kernels import canonical
+from ...kernels.arrays import frozen
 from ...recovery.producer_state import Origin
 from .batches import analyze
 from .records import target_compression, timestamp_limits

@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.format import compaction_view, v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.legacy import v1
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s
-from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
+from pyspark_commitlog.storage.kernels.compaction.offset_map import OffsetMap
 from pyspark_commitlog.storage.segment.walk import Window
 from pyspark_commitlog.storage.segment.writer import LogSegment
 from pyspark_commitlog.storage.writing.log import Log

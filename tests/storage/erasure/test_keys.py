@@ -13,7 +13,7 @@ from pyspark_commitlog.storage.erasure.keys import AskedKeys, KeyFinder, SaltedK
 from pyspark_commitlog.storage.errors import InvalidConfigError
 from pyspark_commitlog.storage.format.compaction_view import Keyed
 from pyspark_commitlog.storage.format.tables import BinaryColumn
-from pyspark_commitlog.storage.kernels.offset_map import hash_all
+from pyspark_commitlog.storage.kernels.compaction.offset_map import hash_all
 
 ODD = b"\x00\nnot a line"
 

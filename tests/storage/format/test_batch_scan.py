@@ -11,7 +11,7 @@ import pytest
 from pyspark_commitlog.storage.format import batch_scan
 from pyspark_commitlog.storage.format.legacy import v0
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.kernels import frozen
+from pyspark_commitlog.storage.kernels.arrays import frozen
 
 BATCHES = 10
 MESSAGES = frozen(v0.encode(Records.to_append([None] * BATCHES, [b"v"] * BATCHES, -1)))

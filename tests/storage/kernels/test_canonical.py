@@ -12,7 +12,8 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.tables import Bytes
-from pyspark_commitlog.storage.kernels import canonical, frozen
+from pyspark_commitlog.storage.kernels import canonical
+from pyspark_commitlog.storage.kernels.arrays import frozen
 from pyspark_commitlog.storage.segment.walk import Window
 from pyspark_commitlog.storage.verify import batches as checks
 from pyspark_commitlog.storage.verify.batches import BatchFindings, RecordChecks

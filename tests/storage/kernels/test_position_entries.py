@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import example, given, strategies as st
 
-from pyspark_commitlog.storage.kernels import frozen, memory, scan, stop_reasons
+from pyspark_commitlog.storage.kernels import memory, scan, stop_reasons
+from pyspark_commitlog.storage.kernels.arrays import frozen
 from pyspark_commitlog.storage.kernels.plain import memory as plain_memory
 from tests.support.logs import reference
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, strategies as st
 
-from pyspark_commitlog.storage.kernels import frozen, scan
+from pyspark_commitlog.storage.kernels import scan
+from pyspark_commitlog.storage.kernels.arrays import frozen
 
 
 def running_largest(batches: list[tuple[int, int]], before: tuple[int, int]) -> list[tuple[int, int]]:

@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import compression
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.kernels import frozen, streams
+from pyspark_commitlog.storage.kernels import streams
+from pyspark_commitlog.storage.kernels.arrays import frozen
 
 CODECS = st.sampled_from([Codec.LZ4, Codec.ZSTD])
 BODIES = st.builds(

@@ -15,7 +15,8 @@ from pyspark_commitlog.storage.format import StopReason, batch_scan, v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.legacy import v0, v1
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, HeadersColumn, Records
-from pyspark_commitlog.storage.kernels import frozen, murmur2, varint
+from pyspark_commitlog.storage.kernels import murmur2, varint
+from pyspark_commitlog.storage.kernels.arrays import frozen
 from tests.support.logs import reference
 
 Walking = Callable[[Bytes, int, int], batch_scan.Walk]

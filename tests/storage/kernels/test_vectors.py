@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.format.tables import BinaryColumn
-from pyspark_commitlog.storage.kernels import frozen, murmur2, varint
+from pyspark_commitlog.storage.kernels import murmur2, varint
+from pyspark_commitlog.storage.kernels.arrays import frozen
 from tests.support.logs import record_sets, reference
 
 READERS = {"varint": (varint.read_varint, 32), "varlong": (varint.read_varlong, 64)}

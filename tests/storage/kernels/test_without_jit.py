@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-MODULES = "bounds canonical compaction_keys position_entries spaced streams twins vectors"
+MODULES = "bounds canonical position_entries spaced streams twins vectors"
+OF_ROOMS = ("compaction/test_keys.py", "produce/test_requests.py")
 
 
 @pytest.mark.only_all
 def test_without_the_jit_all_holds_too() -> None:
-    modules = [*(HERE / f"test_{name}.py" for name in MODULES.split()), HERE / "produce" / "test_requests.py"]
+    modules = [*(HERE / f"test_{name}.py" for name in MODULES.split()), *(HERE / name for name in OF_ROOMS)]
     options = ["-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "pytest", *options, *modules],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from threading import Event
 
-from pyspark_commitlog.storage import kernels
+from pyspark_commitlog.storage.kernels.loading import compile_beside
 
-kernels.compile_beside(lambda: Event().wait() and None, lambda: None)
+compile_beside(lambda: Event().wait() and None, lambda: None)
 
 
 def pytest_sessionfinish() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyspark_commitlog.storage import kernels
-from pyspark_commitlog.storage.kernels import canonical, frozen, murmur2, scan, streams
+from pyspark_commitlog.storage.kernels import canonical, loading, murmur2, scan, streams
+from pyspark_commitlog.storage.kernels.arrays import frozen
 
 HERE = Path(__file__).parent
 MODULES = "bounds canonical spaced streams twins"
@@ -52,14 +52,14 @@ def test_the_results_have_the_types_of_compiled_kernels() -> None:
 def test_a_call_that_would_take_long_waits_for_the_compiled_kernel() -> None:
     program = f"""
 import sys, threading, numpy as np
-from pyspark_commitlog.storage import kernels
+from pyspark_commitlog.storage.kernels import loading, scan
 going_on = threading.Event()
-kernels.compile_beside(lambda: going_on.wait() and None, lambda: None)
-rows = np.zeros({kernels.PLAIN_BYTES_MAX // 8 + 1}, np.int64)
-ask = lambda: print(kernels.scan.spaced(rows, 0, 1, rows), "numba" in sys.modules)
+loading.compile_beside(lambda: going_on.wait() and None, lambda: None)
+rows = np.zeros({loading.PLAIN_BYTES_MAX // 8 + 1}, np.int64)
+ask = lambda: print(scan.spaced(rows, 0, 1, rows), "numba" in sys.modules)
 asking = threading.Thread(target=ask)
 asking.start()
-print(kernels.scan.spaced(rows[:9], 0, 1, rows[:9]), "numba" in sys.modules, flush=True)
+print(scan.spaced(rows[:9], 0, 1, rows[:9]), "numba" in sys.modules, flush=True)
 going_on.set()
 asking.join()
 """
@@ -69,12 +69,12 @@ asking.join()
 def test_a_forked_child_does_not_wait_for_its_parents_thread() -> None:
     program = f"""
 import os, threading, numpy as np
-from pyspark_commitlog.storage import kernels
-kernels.compile_beside(lambda: threading.Event().wait() and None, lambda: None)
-rows = np.zeros({kernels.PLAIN_BYTES_MAX // 8 + 1}, np.int64)
+from pyspark_commitlog.storage.kernels import loading, scan
+loading.compile_beside(lambda: threading.Event().wait() and None, lambda: None)
+rows = np.zeros({loading.PLAIN_BYTES_MAX // 8 + 1}, np.int64)
 child = os.fork()
 if child == 0:
-    assert kernels.scan.spaced(rows, 0, 1, rows) == 0
+    assert scan.spaced(rows, 0, 1, rows) == 0
     os._exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -84,12 +84,12 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_kernels_are_compiled_beside_a_process_once() -> None:
     program = """
 import threading
-from pyspark_commitlog.storage import kernels
+from pyspark_commitlog.storage.kernels import loading
 loaded = threading.Event()
-kernels.compile_beside(lambda: print("compiled"), loaded.set)
+loading.compile_beside(lambda: print("compiled"), loaded.set)
 assert loaded.wait(60)
-kernels.compile_beside(lambda: print("again"), loaded.set)
-assert kernels.are_imported()
+loading.compile_beside(lambda: print("again"), loaded.set)
+assert loading.are_imported()
 """
     assert run("-c", program).split() == ["compiled"]
 

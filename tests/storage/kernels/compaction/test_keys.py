@@ -12,7 +12,7 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import compaction_view, v2
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.kernels.offset_map import hash_all
+from pyspark_commitlog.storage.kernels.compaction.offset_map import hash_all
 from tests.storage.kernels.test_bounds import INT32_MAX, LARGE, NULLS, WHOLE, batch, shortened
 from tests.storage.kernels.test_twins import RECORDS, as_array, rows, table
 from tests.support.logs import reference

@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import Bytes
-from .compiling import jit
-from .memory import copy_bytes
-from .offset_map import siphash
-from .records import (
+from ..arrays import Bytes
+from ..compiling import jit
+from ..memory import copy_bytes
+from ..records import (
     BAD_STRUCTURE,
     BASE_OFFSET,
     COUNT,
@@ -28,7 +27,8 @@ from .records import (
     read_size,
     timestamps_in,
 )
-from .varint import bytes_after, read_varint, read_varlong, size_of, write
+from ..varint import bytes_after, read_varint, read_varlong, size_of, write
+from .offset_map import siphash
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]

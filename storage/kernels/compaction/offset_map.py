@@ -14,10 +14,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from . import Bytes, frozen
-from .compiling import jit
-from .memory import prefetch
-from .murmur2 import BinaryStrings
+from ..arrays import Bytes, frozen
+from ..compiling import jit
+from ..memory import prefetch
+from ..murmur2 import BinaryStrings
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]

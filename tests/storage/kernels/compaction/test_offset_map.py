@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.format.tables import BinaryColumn
-from pyspark_commitlog.storage.kernels import frozen
-from pyspark_commitlog.storage.kernels.offset_map import OffsetMap, Put, hash_all, siphash
+from pyspark_commitlog.storage.kernels.arrays import frozen
+from pyspark_commitlog.storage.kernels.compaction.offset_map import OffsetMap, Put, hash_all, siphash
 
 ROOMY = 24 * 1000
 
