@@ -22,7 +22,7 @@ from .figures import Figures
 from .groups.threads import GroupThreads
 from .listeners import EVERYWHERE
 from .live_settings import LiveSettings
-from .network.memory import AnswerMemory
+from .network.limits.memory import AnswerMemory
 from .partitions.appending import Appending
 from .partitions.led_partition import LedPartition
 from .partitions.open_partitions import Partitions

@@ -33,7 +33,7 @@ from .figures import Figures
 from .groups.threads import GroupThreads
 from .listeners import EVERYWHERE
 from .live_settings import LiveSettings
-from .network.memory import AnswerMemory
+from .network.limits.memory import AnswerMemory
 from .partitions.appender import HELD_S, Appender
 from .partitions.appending import Appending
 from .partitions.bucket.appender import BucketAppender

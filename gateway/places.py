@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from .network.connection import Connection
-from .network.quota import Quota
+from .network.limits.quota import Quota
 
 
 class Sort(Enum):
@@ -37,8 +36,8 @@ class Places:
         self._others, self._before_login = quotas[Sort.OTHERS], Quota(limit)
         self._of_kinds: Mapping[bytes, Quota] = {key.to_bytes(2, "big"): quotas[sort] for key, sort in sorts.items()}
 
-    def of(self, frame: memoryview, connection: Connection) -> Quota:
-        """Returns the count to which a request belongs."""
-        if connection.is_newcomer:
+    def of(self, frame: memoryview, is_newcomer: bool) -> Quota:
+        """Returns the count to which a request belongs. ``is_newcomer``: its client has not logged in yet."""
+        if is_newcomer:
             return self._before_login
         return self._of_kinds.get(bytes(frame[:2]), self._others)

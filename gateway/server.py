@@ -36,11 +36,12 @@ from .handlers.table import KINDS
 from .listeners import Listener, limits_of_addresses, parse_address_limits
 from .live_settings import Change, LiveSettings, for_listener
 from .network.acceptor import Acceptor, listening
-from .network.admission import Admission, AdmissionLimits
 from .network.exchange import Exchange
-from .network.memory import RequestMemory
-from .network.pace import LeastRate
-from .network.processor import Limits, Processor, Terms
+from .network.limits.admission import Admission, AdmissionLimits
+from .network.limits.clients import Limits, Terms
+from .network.limits.memory import RequestMemory
+from .network.limits.pace import LeastRate
+from .network.processor import Processor
 from .partitions.appender import Appender
 from .partitions.open_partitions import NotOpenError
 from .parts import Parts

@@ -14,7 +14,7 @@ from ...storage import Isolation, TopicPartition
 from ..context import Context
 from ..fetch_sessions import Fetching
 from ..network.file_slice import FileSlice, Part, release
-from ..network.processor import Timer
+from ..network.loop import Timer
 from ..partitions.led_partition import InTierError, LedPartition
 from ..partitions.open_partitions import NotOpenError
 from ..quotas.entities import CONSUMER_BYTE_RATE

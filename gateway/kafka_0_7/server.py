@@ -12,12 +12,13 @@ from ...registry.opening import open_registry
 from ...registry.port import Registry
 from ...storage import Address, Clock, LogStoreError, PositionLogDirectory
 from ..network.acceptor import Acceptor, listening
-from ..network.admission import Admission, AdmissionLimits
 from ..network.exchange import Exchange
-from ..network.memory import RequestMemory
-from ..network.pace import LeastRate
-from ..network.processor import Limits, Processor, Terms
-from ..network.quota import Quota
+from ..network.limits.admission import Admission, AdmissionLimits
+from ..network.limits.clients import Limits, Terms
+from ..network.limits.memory import RequestMemory
+from ..network.limits.pace import LeastRate
+from ..network.limits.quota import Quota
+from ..network.processor import Processor
 from ..threads.worker import Worker
 from .answers import Answers
 from .config import PositionGatewayConfig

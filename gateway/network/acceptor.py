@@ -10,8 +10,9 @@ from threading import Event
 
 from ..threads.counted import Counted
 from ..threads.kept import KeptThread
-from .admission import Admission
-from .processor import Processor, Terms
+from .limits.admission import Admission
+from .limits.clients import Terms
+from .processor import Processor
 
 RETRY_S = 0.1  # after an error, such as too many open files
 

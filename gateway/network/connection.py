@@ -14,19 +14,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .exchange import Exchange
 from .file_slice import Outbound
 from .frames import FREE_BYTES, FrameError, FrameReader, unread
-from .memory import Room
-from .pace import LeastRate, Pace
+from .limits.clients import Terms
+from .limits.memory import Room
+from .limits.pace import LeastRate, Pace
+from .limits.quota import Quota
+from .loop import Loop
 from .tls_socket import TlsSocket, tls_text
 from .together import InProgress, Trial
-
-if TYPE_CHECKING:
-    from .processor import Processor, Terms
-    from .quota import Quota
 
 FRAMES_A_TURN = 16  # at most; then the other connections of the thread have theirs
 FRAMES_TOGETHER = 64  # the same, of those that are served together
@@ -37,7 +35,7 @@ OVERLAPPING_MAX = 64  # requests of one connection in progress together
 class Connection:
     """One client. Belongs to its processor's thread."""
 
-    def __init__(self, processor: Processor, client: socket.socket, host: str, terms: Terms) -> None:
+    def __init__(self, processor: Loop[Connection], client: socket.socket, host: str, terms: Terms) -> None:
         self.processor, self.terms = processor, terms
         self._tls = None if terms.tls is None else TlsSocket(client, terms.tls)
         self.socket = self._tls or client
@@ -315,19 +313,15 @@ class Connection:
         """Serves the waiting frame, if it may be served now; otherwise this is called again later."""
         if self._waiting is None or self.is_closed or self.is_muted:
             return
-        frame, overlaps = self._waiting
+        (frame, overlaps), places_of = self._waiting, self.processor.limits.places_of
         if self.is_busy and not (overlaps and self._may_join()):
             self.processor.watch(self)
         elif overlaps and self._sends_large and self._may_be_tried and self._is_served_whole(frame):
             self.processor.watch(self)
             self._read_on()
-        elif (places := self.processor.limits.places_of(frame, self)).take(partial(self._when_free, places)):
-            self._waiting = None
-            exchange = Exchange(self, frame, places, overlaps=overlaps, held=self._held)
-            self._held = 0
-            self._exchanges.append(exchange)
-            self.processor.watch(self)
-            self.processor.serve(exchange)
+        elif (places := places_of(frame, self.is_newcomer)).take(partial(self._when_free, places)):
+            held, self._held, self._waiting = self._held, 0, None
+            self.processor.begin(self, frame, places, overlaps=overlaps, held=held)
             self._read_on()
         else:
             self.processor.watch(self)

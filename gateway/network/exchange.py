@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from .connection import Connection
 from .file_slice import Part, release
-
-if TYPE_CHECKING:
-    from .connection import Connection
-    from .processor import Processor, Timer
-    from .quota import Quota
+from .limits.quota import Quota
+from .loop import Loop, Timer
 
 
 class Exchange:
@@ -36,7 +33,7 @@ class Exchange:
         return 1
 
     @property
-    def processor(self) -> Processor:
+    def processor(self) -> Loop[Connection]:
         """The thread that the connection belongs to."""
         return self.connection.processor
 

@@ -7,7 +7,6 @@ import logging
 import re
 import selectors
 import socket
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,16 +15,15 @@ from functools import partial
 from itertools import count
 from math import inf
 from threading import get_ident
-from typing import NamedTuple
 
 from ..threads.counted import Counted
 from ..threads.kept import KeptThread
-from .admission import Admission
 from .connection import FRAMES_A_TURN, FRAMES_TOGETHER, Connection
 from .exchange import Exchange
-from .memory import RequestMemory
-from .pace import LOOK_S, LeastRate
-from .quota import Quota
+from .limits.clients import Limits, Terms
+from .limits.pace import LOOK_S
+from .limits.quota import Quota
+from .loop import Timer
 from .together import Together
 
 Serve = Callable[[Exchange], None]  # answers at once or later; raises nothing
@@ -42,49 +40,15 @@ _NUMBERS = re.compile(r"\d+")
 logger = logging.getLogger(__name__)
 
 
-class Limits(NamedTuple):
-    """The limits of clients; one object counts for all threads."""
-
-    request_bytes_max: int
-    places_of: Callable[[memoryview, Connection], Quota]  # where a request has its place while it is in progress
-    memory: RequestMemory  # for larger requests
-    login_memory: RequestMemory  # the same, before a login
-    admission: Admission
-    least_rate: LeastRate  # of requests that arrive
-    idle_s: float | None = None  # None: no limit
-    login_s: float | None = None  # for handshake and login; None: no limit
-
-
-class Terms(NamedTuple):
-    """The security and the limits of a listener's connections."""
-
-    listener: str  # its name
-    tls: ssl.SSLContext | None = None  # None: bytes are sent as they are
-    login_bytes_max: int | None = None  # of a request before the client has logged in; None: it need not
-
-
-class Timer:
-    """A task that is due at a time; :meth:`cancel` drops it. Only for the thread of its processor."""
-
-    __slots__ = ("task",)
-
-    def __init__(self, task: Callable[[], None]) -> None:
-        self.task: Callable[[], None] | None = task
-
-    def cancel(self) -> None:
-        """Drops the task, and what it refers to, unless it has begun."""
-        self.task = None
-
-
 class Processor:
-    """Serves some of the connections in one thread, with a selector.
+    """Serves some of the connections in one thread, with a selector: their :class:`Loop`.
 
     Methods are for that thread unless noted otherwise.
     """
 
     def __init__(self, name: str, serve: Serve, may_overlap: Callable[[memoryview], bool], limits: Limits) -> None:
-        self.serve, self.may_overlap, self.limits = serve, may_overlap, limits
-        self.together: Together | None = None  # serves requests of several connections at once
+        self._serve, self.may_overlap, self.limits = serve, may_overlap, limits
+        self.together: Together[Connection] | None = None  # serves requests of several connections at once
         self.is_stopping = False
         self._counted = Counted(logger)
         self._stop_by_s = float("inf")
@@ -170,6 +134,13 @@ class Processor:
         else:
             self._selector.unregister(connection.socket)
         self._events[connection] = wanted
+
+    def begin(self, connection: Connection, frame: memoryview, places: Quota, *, overlaps: bool, held: int) -> None:
+        """Has a request served, and adds it to those in progress of its connection; as :meth:`Loop.begin`."""
+        exchange = Exchange(connection, frame, places, overlaps=overlaps, held=held)
+        connection.add(exchange)
+        self.watch(connection)
+        self._serve(exchange)
 
     def forget(self, connection: Connection) -> None:
         """Removes a connection that is being closed from the selector."""

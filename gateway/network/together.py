@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
 from .file_slice import Part
 
-if TYPE_CHECKING:
-    from .connection import Connection
+Client_contra = TypeVar("Client_contra", contravariant=True)  # a connection
 
 
 class InProgress(Protocol):
-    """Requests in progress, as their connection sees them: an ``Exchange``, or several that are answered together."""
+    """Requests in progress, as their connection sees them: a request, or several that are answered together."""
 
     is_last: bool  # the connection ends with the answer
     overlaps: bool  # whether requests of this kind may be in progress together
@@ -28,21 +27,21 @@ class InProgress(Protocol):
         ...
 
 
-class Together(Protocol):
+class Together(Protocol[Client_contra]):
     """Serves requests that may overlap, of the connections of one thread; what it does not serve goes the usual way."""
 
-    def accepts(self, connection: Connection) -> bool:
+    def accepts(self, connection: Client_contra) -> bool:
         """Whether it may serve requests of a connection now."""
         ...
 
-    def serve(self, connections: Sequence[Connection], frames_max: int) -> None:
+    def serve(self, connections: Sequence[Client_contra], frames_max: int) -> None:
         """Takes what has arrived at each connection, serves up to ``frames_max`` requests, and puts the rest back.
 
         Raises nothing.
         """
         ...
 
-    def serve_one(self, connection: Connection, frame: memoryview) -> bool:
+    def serve_one(self, connection: Client_contra, frame: memoryview) -> bool:
         """Serves a larger request, which was read as a whole; returns whether. Keeps nothing of it. Raises nothing."""
         ...
 

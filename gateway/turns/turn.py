@@ -18,7 +18,7 @@ from ...protocol.apis import ApiKey
 from ...storage import ROOM_BYTES, Found, FoundConnection, ProduceTables
 from ..figures import Figures
 from ..network.connection import Connection
-from ..network.quota import Quota
+from ..network.limits.quota import Quota
 from ..partitions.appender import Appender
 from ..partitions.syncer import Call
 from ..security.session import Stage
@@ -55,7 +55,7 @@ class _Taken(NamedTuple):
 
 
 class ProduceTurn:
-    """Of one thread; implements ``network.Together``."""
+    """Of one thread; implements ``network.together.Together``."""
 
     def __init__(self, shared: Shared) -> None:
         """Reserves nothing before a client produces."""
@@ -165,7 +165,7 @@ class ProduceTurn:
 
     @staticmethod
     def _quota(connection: Connection) -> Quota:
-        return connection.processor.limits.places_of(memoryview(PRODUCE), connection)
+        return connection.processor.limits.places_of(memoryview(PRODUCE), connection.is_newcomer)
 
     def _take(self, tables: ProduceTables, connections: Iterable[Connection], frames_max: int) -> list[_Taken]:
         """Takes what has arrived; leaves out connections that end."""

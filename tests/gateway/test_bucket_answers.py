@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from pyspark_commitlog.gateway.network.file_slice import release
-from pyspark_commitlog.gateway.network.memory import AnswerMemory
+from pyspark_commitlog.gateway.network.limits.memory import AnswerMemory
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from tests.gateway.test_bucket import URL, fetched, values_of

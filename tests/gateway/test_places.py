@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, cast
-
 import pytest
 
 from pyspark_commitlog.gateway.handlers.table import KINDS
@@ -12,17 +9,10 @@ from pyspark_commitlog.gateway.places import Places, Sort
 from pyspark_commitlog.protocol.apis import ApiKey
 
 
-@dataclass
-class Asking:
-    """What places ask of a connection."""
-
-    is_newcomer: bool = False
-
-
-def has_place(places: Places, key: int, connection: Asking | None = None) -> bool:
+def has_place(places: Places, key: int, *, is_newcomer: bool = False) -> bool:
     """Whether a request gets a place; it keeps it."""
     frame = memoryview(key.to_bytes(2, "big") + b"and the rest")
-    return places.of(frame, cast(Any, connection or Asking())).take(lambda: None)
+    return places.of(frame, is_newcomer).take(lambda: None)
 
 
 @pytest.fixture
@@ -44,9 +34,9 @@ def test_members_of_groups_wait_for_each_other_alone(places: Places) -> None:
 
 
 def test_request_before_a_login_takes_no_place_of_later_ones(places: Places) -> None:
-    assert has_place(places, ApiKey.FETCH, Asking(is_newcomer=True))
+    assert has_place(places, ApiKey.FETCH, is_newcomer=True)
     assert has_place(places, ApiKey.FETCH)
-    assert not has_place(places, ApiKey.METADATA, Asking(is_newcomer=True))
+    assert not has_place(places, ApiKey.METADATA, is_newcomer=True)
 
 
 def test_unknown_kind_shares_the_places_of_those_without_a_sort(places: Places) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from .file_slice import HeldBytes
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from ..file_slice import HeldBytes
 
 WhenRoom = Callable[[], None]
 
@@ -128,10 +125,20 @@ class AnswerMemory:
             self._taken += size
 
 
+class Reading(Protocol):
+    """A connection that reads requests."""
+
+    memory: RequestMemory  # which counts its larger requests now
+
+    def may_read_on(self, missing: int) -> bool:
+        """Whether a larger request, which lacks ``missing`` bytes, may be read on now."""
+        ...
+
+
 class Room(NamedTuple):
     """The memory for the larger requests of a connection, which changes when it logs in."""
 
-    connection: Connection
+    connection: Reading
 
     def may_read(self, missing: int) -> bool:
         return self.connection.may_read_on(missing)

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from pyspark_commitlog.gateway.network.processor import Processor, Timer
+from pyspark_commitlog.gateway.network.loop import Timer
+from pyspark_commitlog.gateway.network.processor import Processor
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogManager, delete_topic
 from tests.support.gateway import WireClient, fetch_fields, produce_fields

@@ -12,11 +12,12 @@ from functools import partial
 import pytest
 
 from pyspark_commitlog.gateway.network import processor as module
-from pyspark_commitlog.gateway.network.admission import Admission, AdmissionLimits
-from pyspark_commitlog.gateway.network.memory import RequestMemory
-from pyspark_commitlog.gateway.network.pace import LOOK_S, PRESSED_LOOKS, SLOW_LOOKS, LeastRate
-from pyspark_commitlog.gateway.network.processor import Limits, Processor, Terms
-from pyspark_commitlog.gateway.network.quota import Quota
+from pyspark_commitlog.gateway.network.limits.admission import Admission, AdmissionLimits
+from pyspark_commitlog.gateway.network.limits.clients import Limits, Terms
+from pyspark_commitlog.gateway.network.limits.memory import RequestMemory
+from pyspark_commitlog.gateway.network.limits.pace import LOOK_S, PRESSED_LOOKS, SLOW_LOOKS, LeastRate
+from pyspark_commitlog.gateway.network.limits.quota import Quota
+from pyspark_commitlog.gateway.network.processor import Processor
 
 TIMEOUT_S = 20.0
 PLAIN = Terms("PLAINTEXT")

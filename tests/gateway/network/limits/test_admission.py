@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.gateway.network.admission import Admission, AdmissionLimits
+from pyspark_commitlog.gateway.network.limits.admission import Admission, AdmissionLimits
 
 
 class Newcomer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from pyspark_commitlog.gateway.network.memory import RequestMemory
+from pyspark_commitlog.gateway.network.limits.memory import RequestMemory
 
 
 class Waiting:

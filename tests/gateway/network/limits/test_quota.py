@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_commitlog.gateway.network.quota import Quota
+from pyspark_commitlog.gateway.network.limits.quota import Quota
 
 
 def test_as_many_places_are_taken_as_there_are() -> None:
