@@ -1,11 +1,16 @@
-"""Which rooms may import which: the tables below are the rule, and every source file is read with ``ast``."""
+"""Which rooms may import which: the tables below are the rule, and every source file is read with ``ast``.
+
+Where modules and smaller rooms inside a room have no floors, no imports lead in a circle either.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -282,6 +287,11 @@ def imports(path: str, tree: ast.Module) -> Iterator[Import]:
             yield Import(name, node.lineno, id(node) in in_functions, is_relative, id(node) in for_types)
 
 
+@cache
+def imports_of(path: str) -> Sequence[Import]:
+    return list(imports(path, ast.parse((ROOT / path).read_text())))
+
+
 def origin_of(path: str, node: ast.ImportFrom) -> tuple[str, ...]:
     module = tuple(node.module.split(".")) if node.module else ()
     if not node.level:
@@ -359,6 +369,63 @@ def faults_of_floors(folder: str, importer: str, imported: str) -> Iterator[str]
         yield f"{imported} is not below {importer}"
 
 
+Name = tuple[str, ...]  # of a module, absolute; of a package, that of its ``__init__.py``
+
+
+@cache
+def imports_of_modules() -> Mapping[Name, set[Name]]:
+    return imports_between({path: imports_of(path) for path in ours()})
+
+
+def imports_between(files: Mapping[str, Iterable[Import]]) -> Mapping[Name, set[Name]]:
+    """Which of these modules each of them imports, inside functions and for types too. ``files``: by their paths."""
+    paths = {module_of(path): path for path in files}
+    return {name: {module_with(one.name, paths) for one in files[path]} - {name, ()} for name, path in paths.items()}
+
+
+def module_of(path: str) -> Name:
+    stem = Path(path).stem
+    return package_of(path) if stem == "__init__" else (*package_of(path), stem)
+
+
+def module_with(imported: Name, modules: Mapping[Name, str]) -> Name:
+    """The module that has an imported name, or is it; () if it is none of ours."""
+    while imported and imported not in modules:
+        imported = imported[:-1]
+    return imported
+
+
+def imports_in_folder(folder: Name, between: Mapping[Name, set[Name]]) -> dict[str, set[str]]:
+    """What each room of a folder imports of the others; a module beside them and ``__init__.py`` are rooms, too."""
+    found: dict[str, set[str]] = {}
+    for name, imported in between.items():
+        if name[: len(folder)] == folder:
+            mine = child_of(folder, name)
+            others = {child_of(folder, each) for each in imported if each[: len(folder)] == folder}
+            found.setdefault(mine, set()).update(others - {mine})
+    return found
+
+
+def circles_of_rooms(between: Mapping[Name, set[Name]]) -> dict[str, list[str]]:
+    """A circle for each folder that has one."""
+    folders = {name[:length] for name in between for length in range(1, len(name))}
+    circles = {".".join(folder[1:]): circle_in(imports_in_folder(folder, between)) for folder in folders}
+    return {folder: circle for folder, circle in circles.items() if circle}
+
+
+def child_of(folder: Name, name: Name) -> str:
+    return name[len(folder)] if len(name) > len(folder) else "__init__"
+
+
+def circle_in(graph: Mapping[Any, set[Any]]) -> list[Any]:
+    """One circle, from a node back to itself; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))  # which importers come first in
+    return []
+
+
 def calls_of_open(tree: ast.Module) -> list[int]:
     return [
         node.lineno
@@ -375,6 +442,11 @@ def sources() -> list[str]:
         for path in (ROOT / folder).rglob("*.py")
         if not any(parent.is_symlink() for parent in path.parents)
     )
+
+
+def ours() -> list[str]:
+    """What the package has, without its tests."""
+    return [path for path in sources() if path.startswith((*FOLDERS, PACKAGE))]
 
 
 def rooms() -> list[str]:
@@ -412,12 +484,8 @@ def test_a_file_imports_only_what_it_may(path: str) -> None:
 
 
 def test_spark_is_imported_in_pipeline_and_jobs_alone() -> None:
-    ours = [path for path in sources() if path.startswith((*FOLDERS, PACKAGE))]
     with_spark = {
-        path.split("/")[0]
-        for path in ours
-        for one in imports(path, ast.parse((ROOT / path).read_text()))
-        if one.name[0] in ("pyspark", "py4j", "delta")
+        path.split("/")[0] for path in ours() for one in imports_of(path) if one.name[0] in ("pyspark", "py4j", "delta")
     }
     assert with_spark == {"pipeline", "jobs"}
 
@@ -442,9 +510,19 @@ def test_a_face_loads_late_what_it_declares(face: str) -> None:
     assert not {name for _, name in declared} & modules, "a module of this name would hide it"
 
 
+def test_no_module_imports_itself_through_others() -> None:
+    assert circle_in(imports_of_modules()) == []
+
+
+def test_no_room_imports_itself_through_its_neighbours() -> None:
+    assert circles_of_rooms(imports_of_modules()) == {}
+
+
 def test_the_project_was_read() -> None:
     assert {"storage/errors.py", f"{PACKAGE}/__init__.py", "tests/test_layering.py"} <= set(sources())
     assert not any(path.startswith(f"{PACKAGE}/storage") for path in sources())
+    of_log = imports_of_modules()[PACKAGE, "storage", "writing", "log"]
+    assert (PACKAGE, "storage", "errors") in of_log
 
 
 # --- the checker: what it must refuse, and what it must not
@@ -572,3 +650,54 @@ def test_the_checker_refuses(path: str, source: str) -> None:
 @pytest.mark.parametrize(("path", "source"), ACCEPTED.values(), ids=ACCEPTED)
 def test_the_checker_accepts(path: str, source: str) -> None:
     assert violations(path, source) == []
+
+
+CIRCLES = {
+    "two modules": {
+        "storage/log/one.py": "from .two import Two",
+        "storage/log/two.py": "from .one import One",
+    },
+    "inside a function": {
+        "storage/log/one.py": "from .two import Two",
+        "storage/log/two.py": "def two():\n    from .one import One",
+    },
+    "for the type checker only": {
+        "storage/log/one.py": "from . import two",
+        "storage/log/two.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .one import One",
+    },
+    "a package and a module that takes a name from it": {
+        "storage/log/__init__.py": "from .one import One",
+        "storage/log/one.py": "from . import Bytes",
+    },
+    "two rooms, without two modules": {
+        "storage/log/one.py": "from ..keys.one import Key",
+        "storage/keys/two.py": "from ..log.two import Log",
+    },
+    "two rooms of one room": {
+        "jobs/log/deep/one.py": "import pyspark_commitlog.jobs.log.low.one",
+        "jobs/log/low/two.py": "from pyspark_commitlog.jobs.log.deep import two",
+        "jobs/log/deep/two.py": "",
+        "jobs/log/low/one.py": "",
+    },
+}
+
+
+@pytest.mark.parametrize("files", CIRCLES.values(), ids=CIRCLES)
+def test_a_circle_is_found(files: dict[str, str]) -> None:
+    files = {"storage/__init__.py": "", "storage/log/two.py": "", "storage/keys/one.py": "", **files}
+    assert circles_of_rooms(imports_between(read(files)))
+
+
+def read(files: Mapping[str, str]) -> dict[str, list[Import]]:
+    return {path: list(imports(path, ast.parse(source))) for path, source in files.items()}
+
+
+def test_modules_above_and_below_the_rooms_beside_them_are_no_circle() -> None:
+    files = {
+        "storage/log/top.py": "from .room.one import One",
+        "storage/log/room/one.py": "from ..low import Low\nfrom . import two",
+        "storage/log/room/two.py": "import os\nfrom ..low import Low",
+        "storage/log/low.py": "",
+    }
+    between = imports_between(read(files))
+    assert (circle_in(between), circles_of_rooms(between)) == ([], {})
