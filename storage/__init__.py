@@ -100,11 +100,8 @@ if TYPE_CHECKING:
         check_takes_records as check_takes_records,
     )
     from .directory.remote_tier import remote_offsets as remote_offsets
-    from .directory.snapshot import (
-        LOG_FOLDER as LOG_FOLDER,
-        Snapshot as Snapshot,
-        read_snapshot as read_snapshot,
-    )
+    from .directory.snapshots.manifest import LOG_FOLDER as LOG_FOLDER, Snapshot as Snapshot
+    from .directory.snapshots.restoring import read_snapshot as read_snapshot
     from .directory.topics_file import Owner as Owner, TopicDescription as TopicDescription, TopicsFile as TopicsFile
     from .dump.one_file import dump_file as dump_file
     from .dump.options import DumpFindings as DumpFindings, DumpOptions as DumpOptions, PayloadDecoder as PayloadDecoder
@@ -563,7 +560,8 @@ else:
             "directory.position_topics": ["PositionTopics"],
             "directory.protected_topics": ["COORDINATOR_TOPICS", "INTERNAL_TOPICS", "check_takes_records"],
             "directory.remote_tier": ["remote_offsets"],
-            "directory.snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot"],
+            "directory.snapshots.manifest": ["LOG_FOLDER", "Snapshot"],
+            "directory.snapshots.restoring": ["read_snapshot"],
             "directory.topics_file": ["Owner", "TopicDescription", "TopicsFile"],
             "dump.one_file": ["dump_file"],
             "dump.options": ["DumpFindings", "DumpOptions", "PayloadDecoder"],

@@ -12,7 +12,7 @@ from uuid import uuid4
 from ..bucket.stores.patience import PatientStore
 from ..bucket.stores.port import ObjectStore
 from ..bucket.stores.remote import open_store
-from ..directory.snapshot import sync_files
+from ..directory.snapshots.building import sync_files
 from ..errors import CorruptionError, ObjectMissingError, SnapshotError
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import make_directory_durably, parent_of, write_atomically

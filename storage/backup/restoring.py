@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..directory.manager import LogManager
 from ..directory.protected_topics import is_protected
-from ..directory.snapshot import fill_log_directory
+from ..directory.snapshots.filling import fill_log_directory
 from ..errors import CorruptionError, SnapshotError
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import parent_of

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 from ..bytes_read import counted
 from ..directory.manager import LogManager
-from ..directory.snapshot import LOG_FOLDER, SnapshotFile, take_cut
+from ..directory.snapshots.manifest import LOG_FOLDER, SnapshotFile
+from ..directory.snapshots.taking import take_cut
 from ..errors import CorruptionError, SnapshotError, StorageError
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import is_zero, parent_of, remove_tree

@@ -6,7 +6,10 @@ from ..bucket.commit_log import CommitLog
 from ..bucket.files.filesystem import BucketFileSystem, open_files
 from ..bucket.root import open_root
 from ..directory.manager import LogManager
-from ..directory.snapshot import LOG_FOLDER, Snapshot, fill_snapshot, read_snapshot, restore_snapshot, take_snapshot
+from ..directory.snapshots.filling import fill_snapshot
+from ..directory.snapshots.manifest import LOG_FOLDER, Snapshot
+from ..directory.snapshots.restoring import read_snapshot, restore_snapshot
+from ..directory.snapshots.taking import take_snapshot
 from ..errors import SnapshotError
 from ..format.files import file_names
 from ..groups.offsets import GroupOffsets

@@ -9,7 +9,8 @@ import pytest
 
 from pyspark_commitlog.storage.directory.fs_check import check_filesystem
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.snapshot import read_snapshot, restore_snapshot, take_snapshot
+from pyspark_commitlog.storage.directory.snapshots.restoring import read_snapshot, restore_snapshot
+from pyspark_commitlog.storage.directory.snapshots.taking import take_snapshot
 from pyspark_commitlog.storage.dump.one_file import dump_file
 from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
 from pyspark_commitlog.storage.errors import InvalidConfigError

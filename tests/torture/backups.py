@@ -28,7 +28,8 @@ from pyspark_commitlog.storage.backup.places import BackupPlace, FolderPlace
 from pyspark_commitlog.storage.backup.restoring import restore_backup
 from pyspark_commitlog.storage.backup.taking import take_backup
 from pyspark_commitlog.storage.directory.admin import delete_topic
-from pyspark_commitlog.storage.directory.snapshot import SnapshotFile, take_cut
+from pyspark_commitlog.storage.directory.snapshots.manifest import SnapshotFile
+from pyspark_commitlog.storage.directory.snapshots.taking import take_cut
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.verify.log import verify_log
 from tests.support.logs.building import records

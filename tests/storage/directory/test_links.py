@@ -10,7 +10,7 @@ import pytest
 from pyspark_commitlog.storage import LogManager, NotALogDirError, add_partitions, delete_topic
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.directory.manager import UNSTAGED_MAX
-from pyspark_commitlog.storage.directory.snapshot import take_snapshot
+from pyspark_commitlog.storage.directory.snapshots.taking import take_snapshot
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.kafka_0_7.log import PositionLog, PositionLogSettings
 from pyspark_commitlog.storage.writing.log import Log

@@ -13,7 +13,7 @@ from pyspark_commitlog.mirror.sources.log_directory import DirectorySources
 from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.remote_tier import remote_offsets
-from pyspark_commitlog.storage.directory.snapshot import take_snapshot
+from pyspark_commitlog.storage.directory.snapshots.taking import take_snapshot
 from pyspark_commitlog.storage.errors import OffsetOutOfRangeError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition

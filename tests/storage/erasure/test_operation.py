@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage import LogManager
-from pyspark_commitlog.storage.directory.snapshot import take_snapshot
+from pyspark_commitlog.storage.directory.snapshots.taking import take_snapshot
 from pyspark_commitlog.storage.erasure.certificate import Erasure, ErasureClaim
 from pyspark_commitlog.storage.erasure.keys import AskedKeys
 from pyspark_commitlog.storage.erasure.operation import check_erased_partitions, erase_partitions

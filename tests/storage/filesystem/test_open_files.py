@@ -14,7 +14,7 @@ import pytest
 
 from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.snapshot import take_snapshot
+from pyspark_commitlog.storage.directory.snapshots.taking import take_snapshot
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import open_files
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem

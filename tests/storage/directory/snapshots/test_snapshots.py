@@ -12,7 +12,8 @@ import pytest
 from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.snapshot import read_snapshot, restore_snapshot, take_snapshot
+from pyspark_commitlog.storage.directory.snapshots.restoring import read_snapshot, restore_snapshot
+from pyspark_commitlog.storage.directory.snapshots.taking import take_snapshot
 from pyspark_commitlog.storage.errors import LogDirLockedError, SnapshotError
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
