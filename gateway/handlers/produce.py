@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ...protocol.bodies import ErrorCode
-from ...protocol.errors import RequestError, code_of, message_of
+from ...protocol.errors import RequestError
 from ...protocol.produce import Produced, ProducePartition, ProduceRequest, encode_produced, parse_produce
 from ...storage import (
     INTERNAL_TOPICS,
@@ -14,7 +14,6 @@ from ...storage import (
     CheckLimits,
     LongCheckError,
     Producer,
-    RecordValidationError,
     TopicPartition,
     are_being_compiled,
     check_batch,
@@ -27,22 +26,13 @@ from ..request import Request
 from ..threads.answers import gathering
 from ..threads.fair import FairTask
 from ..transactions.gate import known_before
+from ..turns.refusals import refused
 from .access.guards import check_transactional_id, check_written_topic, may_write_internal_topics
 from .batches import check_batch_set, check_idempotent
 
 ACKS = (-1, 0, 1)
 QUICK_BYTES = 1 << 20  # a request's batches of up to this size are decompressed in the thread of its connection
 NO_OFFSET = -1
-_BEFORE_THE_LOG = frozenset(  # errors without the log start offset (``ReplicaManager.appendToLocalLog``)
-    {
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.message_too_large,
-        ErrorCode.record_list_too_large,
-        ErrorCode.corrupt_message,
-        ErrorCode.kafka_storage_error,
-    }
-)
 _ABORTABLE = 11  # the first version of Produce that knows TRANSACTION_ABORTABLE
 
 
@@ -113,7 +103,7 @@ class _Producing:
                 self._check_aside(answered, index)
                 return
             except Exception as error:
-                answered(index, refused(each, error))
+                answered(index, refused(each.topic, each.partition, error))
                 error.__traceback__ = None  # with the traceback, an error in self._led would be part of a cycle
             else:
                 self._decompressed += job.batch.size
@@ -190,7 +180,7 @@ class _Producing:
         result: AppendInfo | Exception,
     ) -> None:
         if isinstance(result, Exception):
-            answered(refused(each, result, led))
+            answered(refused(each.topic, each.partition, result, led))
             return
         records = result.last_offset - result.first_offset + 1  # 0: an old message set without a whole message
         if not result.duplicate:
@@ -216,15 +206,3 @@ class _Producing:
             self._request.close()  # the only way to tell the client
         else:
             self._request.answer_nothing()
-
-
-def refused(each: ProducePartition, error: Exception, led: LedPartition | None = None) -> Produced:
-    """Returns the answer for a batch that was refused; ``led``: the partition, if its log was the reason."""
-    return Produced(
-        each.topic,
-        each.partition,
-        code_of(error),
-        log_start_offset=NO_OFFSET if led is None or code_of(error) in _BEFORE_THE_LOG else led.log_start_offset,
-        record_errors=error.record_errors if isinstance(error, RecordValidationError) else (),
-        message=message_of(error),
-    )
