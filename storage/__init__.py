@@ -464,6 +464,7 @@ if TYPE_CHECKING:
         check_batch as check_batch,
         check_plain as check_plain,
         keeps_codec as keeps_codec,
+        surveyed_batch as surveyed_batch,
     )
     from .writing.checks.records import (
         Compression as Compression,
@@ -831,6 +832,7 @@ else:
                 "check_batch",
                 "check_plain",
                 "keeps_codec",
+                "surveyed_batch",
             ],
             "writing.checks.records": [
                 "Compression",

@@ -9,6 +9,7 @@ from ..compiling import jit
 from ..memory import copy_bytes
 from .columns import (
     ACKS,
+    ANSWER_AT,
     BATCH_FIRST,
     BATCH_STOP,
     CORRELATION,
@@ -28,24 +29,29 @@ from .columns import (
 )
 from .requests import Table
 
+OFFSET_AT = 6  # of a partition's offset among its bytes in an answer, after its number and the error
+
 
 @jit
 def encode_answers(
     count: int, received: Bytes, connections: Table, frames: Table, batches: Table, partitions: Table, out: Bytes
 ) -> None:
-    """Writes the answers to the appended requests of the first ``count`` connections to ``out``."""
+    """Writes the answers to the appended requests of the first ``count`` connections to ``out``.
+
+    Notes where each batch has its offset, from the first answer to its connection on.
+    """
     at = np.int64(0)
     for c in range(count):
         connections[c, OUT] = at
         for frame in range(connections[c, FRAME_FIRST], connections[c, FRAME_STOP]):
             if frames[frame, ACKS] != 0:
-                at = _put_answer(received, frames, frame, batches, partitions, out, at)
+                at = _put_answer(received, frames, frame, batches, partitions, out, at, connections[c, OUT])
         connections[c, OUT_STOP] = at
 
 
 @jit
 def _put_answer(
-    received: Bytes, frames: Table, frame: int, batches: Table, partitions: Table, out: Bytes, start: int
+    received: Bytes, frames: Table, frame: int, batches: Table, partitions: Table, out: Bytes, start: int, origin: int
 ) -> int:
     """Writes the answer to one request, with its length; returns the position after it."""
     version, first, stop = frames[frame, VERSION], frames[frame, BATCH_FIRST], frames[frame, BATCH_STOP]
@@ -63,6 +69,7 @@ def _put_answer(
             at = _put_uvarint(out, at, size + 1) if is_flexible else _put(out, at, size, 2)
             copy_bytes(out, at, received, batches[row, TOPIC_AT], size)
             at = _put_count(out, at + size, batches[row, OPENS], is_flexible)
+        batches[row, ANSWER_AT] = at + OFFSET_AT - origin
         at = _put_partition(out, at, batches, row, partitions, version)
         if is_flexible and (row + 1 == stop or batches[row + 1, OPENS] > 0):
             at = _put(out, at, 0, 1)

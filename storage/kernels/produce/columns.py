@@ -32,13 +32,15 @@ ID_AT, ID_BYTES = 5, 6  # the transactional id, if its batches are transactional
 ACKS = 7  # 0: it has no answer
 FRAME_FIELDS = 8
 
-# A batch. The caller sets OFFSET and LOG_START.
+# A batch. The caller sets OFFSET and LOG_START, before it has answers encoded or in these.
 PART, AT, SIZE, RECORDS, MAX_TIMESTAMP, PRODUCER, EPOCH, SEQUENCE, CRC = range(9)
 TOPIC_AT, TOPIC_BYTES = 9, 10
 OPENS = 11  # in the first batch of a topic, the topic's batches in the request; in others 0
 OFFSET, LOG_START = 12, 13
 CODEC = 14  # 0: not compressed
-BATCH_FIELDS = 15
+SMALLEST = 15  # the smallest time of its records, ms; of one that is not compressed
+ANSWER_AT = 16  # where its offset is among the answers to its connection, if it has one
+BATCH_FIELDS = 17
 
 # A partition
 P_NUMBER, P_TOPIC_BYTES, BATCH_BYTES_MAX, NEEDS_KEYS, BEFORE_MS, AFTER_MS = range(6)

@@ -64,6 +64,7 @@ from .columns import (
     RECORDS,
     SEQUENCE,
     SIZE,
+    SMALLEST,
     START,
     STATE,
     STOP,
@@ -344,7 +345,7 @@ def _check_batch(
     has_none = kind == 0 and producer == -1 and epoch == -1 and sequence == -1
     if not has_none and (producer < 0 or epoch < 0 or sequence < 0):
         return False
-    if codec == 0 and not _check_records(source, at, size, now_ms, partitions, part):
+    if codec == 0 and not _check_records(source, at, size, now_ms, partitions, part, batches, row):
         return False
     batches[row, AT], batches[row, SIZE], batches[row, RECORDS] = at, size, records
     batches[row, MAX_TIMESTAMP], batches[row, PRODUCER] = read_i64(source, at + 35), producer
@@ -354,14 +355,17 @@ def _check_batch(
 
 
 @jit
-def _check_records(source: Bytes, at: int, size: int, now_ms: int, partitions: Table, part: int) -> bool:
-    """Whether the log stores the records of an uncompressed batch unchanged."""
+def _check_records(
+    source: Bytes, at: int, size: int, now_ms: int, partitions: Table, part: int, batches: Table, row: int
+) -> bool:
+    """Whether the log stores the records of an uncompressed batch unchanged; notes their smallest time."""
     records, stop, largest = read_i32(source, at + 57), at + size, read_i64(source, at + 35)
     end, index, found, smallest, keyless = survey(
         source, at + HEADER_BYTES, stop, np.int64(0), records, read_i64(source, at + 27)
     )
     if end != stop or index != records or found != largest or (keyless > 0 and partitions[part, NEEDS_KEYS] != 0):
         return False
+    batches[row, SMALLEST] = smallest
     earliest = max(now_ms - partitions[part, BEFORE_MS], np.int64(0))
     after_ms = partitions[part, AFTER_MS]
     latest = np.int64(LATEST) if after_ms > LATEST - now_ms else now_ms + after_ms

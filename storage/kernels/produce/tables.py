@@ -70,6 +70,8 @@ class FoundBatch(NamedTuple):
     offset: int
     log_start: int
     codec: int  # 0: not compressed; otherwise its records and their times are not checked
+    smallest_timestamp: int  # ms; only of one that is not compressed
+    answer_at: int  # unknown until the answers are encoded
 
 
 class Found(NamedTuple):
@@ -225,6 +227,11 @@ class ProduceTables:
         )
         spans = self._connections[: self._count, columns.OUT : columns.OUT_STOP + 1].tolist()
         return [self._out[start:stop].tobytes() for start, stop in spans]
+
+    def offset_positions(self, first: int, stop: int) -> list[int]:
+        """Returns where batches have their offsets in the answers to their connection, if they have answers."""
+        found: list[int] = self._batches[first:stop, columns.ANSWER_AT].tolist()
+        return found
 
 
 def _cells(table: Any) -> memoryview:

@@ -133,6 +133,15 @@ def encoded_batch(batch: bytes, config: LogConfig) -> CheckedBatch:
     return CheckedBatch(data, config, header, header.base_timestamp)
 
 
+def surveyed_batch(data: memoryview, config: LogConfig, smallest_timestamp: int) -> CheckedBatch:
+    """Returns what :func:`check_plain` finds in an uncompressed batch all of whose checks a kernel has made."""
+    header = v2.read_header(data)
+    is_transactional = bool(header.attributes & TRANSACTIONAL_MASK)
+    return CheckedBatch(
+        data, config, header, smallest_timestamp, is_transactional, header.producer_id, header.producer_epoch
+    )
+
+
 def _survey(data: memoryview, header: v2.Header, config: LogConfig, quick: int | None) -> v2.Survey | None:
     """Surveys a batch's records: small ones at once, and larger ones in pieces. Raises LongCheckError."""
     records, start = np.frombuffer(data.toreadonly(), dtype=np.uint8), v2.LAYOUT.itemsize

@@ -22,6 +22,7 @@ from pyspark_commitlog.storage import (
     ProduceTables,
     check_batch,
     check_plain,
+    surveyed_batch,
 )
 from pyspark_commitlog.storage.kernels.produce import columns
 from tests.support.produce_pairs import CLIENTS, NOBODY, TOPICS, Requests, Silent, produce_frame, produced_batch
@@ -107,9 +108,10 @@ def is_batch_plain(records: memoryview | None, config: LogConfig, now_ms: int, t
 def passes(tables: Tables, batch: FoundBatch, now_ms: int) -> bool:
     """Whether a batch passes what is left to the caller: its checksum, and the records of a compressed one."""
     data, config = tables.memory[batch.at : batch.at + batch.size], KNOWN[tables.places[batch.part][0]]
-    if not batch.codec:
-        return batch.crc == crc32c(data[21:])
     checked = check_plain(data, config, None)
+    if not batch.codec:
+        assert checked in (None, surveyed_batch(data, config, batch.smallest_timestamp))
+        return batch.crc == crc32c(data[21:])
     return checked is not None and checked.may_stay(config, now_ms)
 
 
@@ -239,4 +241,9 @@ def test_answers_are_encoded_as_the_usual_way_encodes_them(tables: Tables, seed:
         return len(data).to_bytes(4) + data
 
     first, second = ([answer(each) for each in found.frames[:5]], [answer(each) for each in found.frames[5:-1]])
-    assert tables.answers() == [b"".join(first), b"".join(second)]
+    answers = tables.answers()
+    assert answers == [b"".join(first), b"".join(second)]
+    for data, frames in zip(answers, (found.frames[:5], found.frames[5:-1]), strict=True):
+        for frame in (each for each in frames if each.acks):
+            for number, at in enumerate(tables.offset_positions(frame.first, frame.stop), frame.first):
+                assert int.from_bytes(data[at : at + 8]) == offsets[number][0]
