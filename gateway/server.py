@@ -42,7 +42,6 @@ from .network.limits.clients import Limits, Terms
 from .network.limits.memory import RequestMemory
 from .network.limits.pace import LeastRate
 from .network.processor import Processor
-from .partitions.appender import Appender
 from .partitions.open_partitions import NotOpenError
 from .parts import Parts
 from .places import Places
@@ -52,6 +51,7 @@ from .security.listener import Security, made_security, made_tls
 from .security.scram import LoginError
 from .security.session import Stage
 from .threads.worker import Task
+from .turns.ends import end_of
 from .turns.rights import Rights
 from .turns.transactions import OpenTransactions
 from .turns.turn import PRODUCE, ProduceTurn, Shared
@@ -226,19 +226,19 @@ class Gateway:
 
     def _serve_together(self, processors: Iterable[Processor], context: Context) -> None:
         """Serves Produce requests together that have arrived together, if the log is a directory."""
-        config, appender = self.config, context.appender
-        if not config.commitlog_produce_together_enable or not isinstance(appender, Appender):
+        config = self.config
+        if not config.commitlog_produce_together_enable or context.is_remote:
             return
         if config.commitlog_request_max_entries < ENTRIES_HERE:  # entries are not counted there
             return
         rights = Rights(context.rules, context.throttle)
+        transactions = OpenTransactions(context.transactions.gate.lets, rights.may_use)
         shared = Shared(
+            end_of(context.appender, self.figures, transactions),
             context.partitions.look,
-            appender,
             self.figures,
             context.clock.now_ms,
             rights.may_write,
-            OpenTransactions(context.transactions.gate.lets, rights.may_use),
             min(QUICK_BYTES, config.commitlog_produce_max_decompressed_bytes),
         )
         for each in processors:

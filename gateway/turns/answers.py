@@ -8,19 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.apis import ApiKey
-from ...protocol.bodies import ErrorCode
-from ...protocol.errors import code_of, message_of
 from ...protocol.headers import RequestHeader, answer_header
 from ...protocol.produce import Produced, encode_produced
 from ...storage import FoundFrame
 from ..network.file_slice import Part
-from ..partitions.file_partition import FilePartition
+from ..partitions.led_partition import LedPartition
+from .refusals import refused
 
 if TYPE_CHECKING:
     from ..network.connection import Connection
 
 _LENGTH = struct.Struct(">i")
-_NO_OFFSET = -1
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +26,11 @@ logger = logging.getLogger(__name__)
 class Placed(NamedTuple):
     """A batch that was given its offset."""
 
-    row: int  # of its partition in the table
-    led: FilePartition
+    key: int  # of the result that it waits for: the row of its partition in the table, or its own number
+    led: LedPartition
     offset: int
     log_start: int
+    log_append_time_ms: int = -1
 
 
 class TurnAnswer:
@@ -54,7 +53,7 @@ class TurnAnswer:
         self.parts: Sequence[Part] | None = None  # None: it waits
         self.overlaps, self.is_last = True, False
         self._waits = 0
-        self._failures: dict[int, Exception] = {}  # by the rows of partitions
+        self._failures: dict[int, Exception] = {}  # by the keys of batches
 
     @property
     def batches(self) -> Iterator[Placed]:
@@ -64,7 +63,7 @@ class TurnAnswer:
     @property
     def failed(self) -> int:
         """How many batches failed."""
-        return sum(1 for each in self.batches if each.row in self._failures) if self._failures else 0
+        return sum(1 for each in self.batches if each.key in self._failures) if self._failures else 0
 
     @property
     def is_waiting(self) -> bool:
@@ -75,18 +74,18 @@ class TurnAnswer:
         """Waits for one more partition, until :meth:`on_synced`."""
         self._waits += 1
 
-    def on_synced(self, row: int, failure: Exception | None) -> None:
+    def on_synced(self, key: int, failure: Exception | None) -> None:
         """Takes the result of a partition; after the last one, the answers are complete and sent."""
         self._waits -= 1
         if failure is not None:
-            self.fail(row, failure)
+            self.fail(key, failure)
         if not self._waits:
             self.complete()
             self.connection.flush()
 
-    def fail(self, row: int, failure: Exception) -> None:
-        """Notes that what was written to a partition failed: its batches are answered with that."""
-        self._failures[row] = failure
+    def fail(self, key: int, failure: Exception) -> None:
+        """Notes that the batches with this key failed: they are answered with that."""
+        self._failures[key] = failure
 
     def complete(self) -> None:
         """Makes the answers ready to be sent."""
@@ -107,7 +106,7 @@ class TurnAnswer:
         for frame in self._frames:
             if frame.acks:
                 yield self._encoded(frame)
-            elif any(self._placed[number].row in self._failures for number in range(frame.first, frame.stop)):
+            elif any(self._placed[number].key in self._failures for number in range(frame.first, frame.stop)):
                 self.is_last = True
                 return
 
@@ -118,9 +117,13 @@ class TurnAnswer:
         return _LENGTH.pack(len(answer)) + answer
 
     def _produced(self, batch: Placed) -> Produced:
-        led, failure = batch.led, self._failures.get(batch.row)
-        if failure is None:
-            return Produced(led.topic, led.partition, base_offset=batch.offset, log_start_offset=batch.log_start)
-        code = code_of(failure)
-        start = _NO_OFFSET if code is ErrorCode.kafka_storage_error else led.log_start_offset
-        return Produced(led.topic, led.partition, code, log_start_offset=start, message=message_of(failure))
+        led, failure = batch.led, self._failures.get(batch.key)
+        if failure is not None:
+            return refused(led.topic, led.partition, failure, led)
+        return Produced(
+            led.topic,
+            led.partition,
+            base_offset=batch.offset,
+            log_append_time_ms=batch.log_append_time_ms,
+            log_start_offset=batch.log_start,
+        )

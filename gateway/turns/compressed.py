@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Generic
 
-from ...storage import Found, FoundBatch, LongCheckError, ProduceTables, check_plain
+from ...storage import CheckedBatch, Found, LongCheckError, ProduceTables, check_plain
 from ..security.acls import Client
-from .known import KnownPartitions
+from .known import KnownPartitions, L
 
 TURN_BYTES = 8 << 20  # decompressed in one turn, in 5 to 30 ms, while the thread serves nobody else
 
 
-class CompressedChecks:
+class CompressedChecks(Generic[L]):
     """The checks of one turn. As in the usual way, a request may decompress to ``quick_bytes`` in this thread."""
 
     def __init__(
-        self, tables: ProduceTables, known: KnownPartitions, found: Found, now_ms: int, quick_bytes: int
+        self, tables: ProduceTables, known: KnownPartitions[L], found: Found, now_ms: int, quick_bytes: int
     ) -> None:
         self._tables, self._known, self._found = tables, known, found
         self._now_ms, self._quick_bytes = now_ms, quick_bytes
         self._left_bytes = TURN_BYTES
+        self.passed: dict[int, CheckedBatch] = {}  # by their numbers
 
     def run(self, clients: Iterable[Client]) -> Mapping[int, bool]:
         """Returns the requests, at most one of each connection, that must go the usual way with all behind them.
@@ -44,23 +46,25 @@ class CompressedChecks:
     def _passes(self, client: Client, number: int) -> bool:
         """Whether the logs store the compressed batches of a request as they are, by the settings known here."""
         frame, left_bytes = self._found.frames[number], self._quick_bytes
-        for each in self._found.batches[frame.first : frame.stop]:
+        for at, each in enumerate(self._found.batches[frame.first : frame.stop], frame.first):
             if not each.codec:
                 continue
             if left_bytes <= 0 or not self._known.may_write(client, each.part):
                 return False
-            size = self._size_of_plain(each, left_bytes)
-            self._left_bytes -= left_bytes if size is None else size
-            if size is None:
+            batch = self._plain(at, left_bytes)
+            self._left_bytes -= left_bytes if batch is None else batch.size
+            if batch is None:
                 return False
-            left_bytes -= size
+            self.passed[at] = batch
+            left_bytes -= batch.size
         return True
 
-    def _size_of_plain(self, found: FoundBatch, quick_bytes: int) -> int | None:
-        """Returns to how many bytes a batch decompresses; None: it must go the usual way."""
+    def _plain(self, number: int, quick_bytes: int) -> CheckedBatch | None:
+        """Returns a batch with what its check found; None: it must go the usual way."""
+        found = self._found.batches[number]
         config = self._known.config(found.part)
         try:
             batch = check_plain(self._tables.memory[found.at : found.at + found.size], config, quick_bytes)
         except LongCheckError:
             return None
-        return batch.size if batch is not None and batch.may_stay(config, self._now_ms) else None
+        return batch if batch is not None and batch.may_stay(config, self._now_ms) else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from ...storage import INTERNAL_TOPICS, Codec, LogConfig, PlainAppends, ProduceTables, is_reserved, keeps_codec
-from ..partitions.file_partition import FilePartition
+from ...storage import INTERNAL_TOPICS, Codec, LogConfig, ProduceTables, is_reserved, keeps_codec
 from ..partitions.led_partition import LedPartition
 from ..security.acls import Client
 
@@ -14,26 +14,29 @@ FORGET_S = 60.0
 
 Look = Callable[[str, int], LedPartition | Exception]
 MayWrite = Callable[[Client, str], bool]
+L = TypeVar("L", bound=LedPartition)
 
 
-class _Known:
+class _Known(Generic[L]):
     """A partition with a row, and the object and the settings by which its batches are checked."""
 
-    def __init__(self, topic: str, number: int, led: FilePartition) -> None:
+    def __init__(self, topic: str, number: int, led: L) -> None:
         self.topic, self.number = topic, number
         self.led, self.config = led, led.config
 
 
-class KnownPartitions:
+class KnownPartitions(Generic[L]):
     """Belongs to one thread. A partition is known once a request named it that went the usual way."""
 
-    def __init__(self, tables: ProduceTables, look: Look, may_write: MayWrite) -> None:
-        """``look`` returns a partition that this node leads and has open, or an error.
+    def __init__(self, tables: ProduceTables, kind: type[L], look: Look, may_write: MayWrite) -> None:
+        """``kind``: of the partitions that may be known.
+
+        ``look`` returns a partition that this node leads and has open, or an error.
 
         ``may_write``: whether a client may write to a topic.
         """
-        self._tables, self._look, self._may_write = tables, look, may_write
-        self._known: list[_Known] = []
+        self._tables, self._kind, self._look, self._may_write = tables, kind, look, may_write
+        self._known: list[_Known[L]] = []
         self._forgotten_s = 0.0
 
     def learn(self, name: bytes, number: int) -> bool:
@@ -45,7 +48,7 @@ class KnownPartitions:
         if topic in INTERNAL_TOPICS or is_reserved(topic):
             return False
         led = self._look(topic, number)
-        if not isinstance(led, FilePartition):
+        if not isinstance(led, self._kind):
             return False
         row = self._tables.add_partition(name, number)
         if row is None:
@@ -63,9 +66,9 @@ class KnownPartitions:
             self._known.clear()
             self._tables.forget_partitions()
 
-    def is_appending(self, row: int) -> bool:
-        """Whether a partition was not at hand because appends of this process are on their way."""
-        return self._known[row].led.is_appending
+    def last(self, row: int) -> L:
+        """Returns a partition as it was when it was last current."""
+        return self._known[row].led
 
     def may_write(self, client: Client, row: int) -> bool:
         """Whether a client may write to a partition."""
@@ -75,7 +78,7 @@ class KnownPartitions:
         """Returns the settings by which the batches of a partition are checked."""
         return self._known[row].config
 
-    def _take_up(self, row: int, led: FilePartition) -> None:
+    def _take_up(self, row: int, led: L) -> None:
         """Notes with which object and settings a partition is used; the next batches are checked by these."""
         config, known = led.config, self._known[row]
         known.led, known.config = led, config
@@ -88,17 +91,16 @@ class KnownPartitions:
             codecs=[codec for codec in Codec if keeps_codec(config, codec)],
         )
 
-    def begin(self, row: int) -> tuple[FilePartition, PlainAppends] | None:
-        """Takes a partition for appends, as :meth:`FilePartition.begin_plain`; None: its batches go the usual way.
+    def current(self, row: int) -> L | None:
+        """Returns a partition for appends; None: its batches go the usual way.
 
         So they do if the object or its settings are others than those that the batches were checked by.
         """
         known = self._known[row]
         led = self._look(known.topic, known.number)
-        if not isinstance(led, FilePartition):
+        if not isinstance(led, self._kind):
             return None
         if led is not known.led or led.config is not known.config:
             self._take_up(row, led)
             return None
-        appends = led.begin_plain()
-        return None if appends is None else (led, appends)
+        return led

@@ -1,6 +1,6 @@
 """ProduceTurn: serves the plain Produce requests that have arrived at the connections of one thread.
 
-A turn takes what has arrived, finds the plain requests, and gives their batches offsets in order. A request is looked
+A turn takes what has arrived, finds the plain requests, and takes their batches in order. A request is looked
 at as a whole before anything of it is taken; from the first one of a connection that is not plain, or that a log would
 not append at once, everything goes the usual way. Then each partition is written, and after that the answers are sent,
 or wait for syncs.
@@ -12,22 +12,19 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 from ...protocol.apis import ApiKey
 from ...storage import ROOM_BYTES, Found, FoundConnection, ProduceTables
 from ..figures import Figures
 from ..network.connection import Connection
 from ..network.limits.quota import Quota
-from ..partitions.appender import Appender
-from ..partitions.syncer import Call
 from ..security.session import Stage
 from .answers import TurnAnswer
+from .appends import Arrived, Done, End, Served, TurnAppends
 from .compressed import CompressedChecks
-from .known import KnownPartitions, Look, MayWrite
+from .known import KnownPartitions, L, Look, MayWrite
 from .loading import LOADING
-from .transactions import OpenTransactions
-from .writing import Served, TurnWrites
 
 ONE_BYTES_MAX = 1 << 20  # of a request that is served by itself; a larger one is appended by another thread
 PRODUCE = ApiKey.PRODUCE.to_bytes(2, "big")  # the kind at the head of a request
@@ -35,15 +32,14 @@ PRODUCE = ApiKey.PRODUCE.to_bytes(2, "big")  # the kind at the head of a request
 logger = logging.getLogger(__name__)
 
 
-class Shared(NamedTuple):
+class Shared(NamedTuple, Generic[L]):
     """What the turns of all threads share."""
 
+    end: End[L]
     look: Look
-    appender: Appender
     figures: Figures
     now_ms: Callable[[], int]
     may_write: MayWrite
-    transactions: OpenTransactions
     quick_bytes: int  # that the batches of one request may decompress to in the thread of its connection
 
 
@@ -54,14 +50,14 @@ class _Taken(NamedTuple):
     received: int  # bytes that came just now
 
 
-class ProduceTurn:
+class ProduceTurn(Generic[L]):
     """Of one thread; implements ``network.together.Together``."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared[L]) -> None:
         """Reserves nothing before a client produces."""
         self._shared = shared
         self._tables: ProduceTables | None = None
-        self._known: KnownPartitions | None = None
+        self._known: KnownPartitions[L] | None = None
 
     def accepts(self, connection: Connection) -> bool:
         """Whether requests of a connection may be served here: its client has logged in, and the kernels are loaded.
@@ -90,7 +86,8 @@ class ProduceTurn:
 
         While those of other clients wait for a sync, its write may wait for that: the appender's thread has more time.
         """
-        if len(frame) > ONE_BYTES_MAX or self._quota(connection).taken > connection.requests:
+        is_for_turns = self._shared.end.takes_large and len(frame) <= ONE_BYTES_MAX
+        if not is_for_turns or self._quota(connection).taken > connection.requests:
             return False
         began_s = time.perf_counter()
         try:
@@ -104,21 +101,22 @@ class ProduceTurn:
     def _ready(self) -> ProduceTables:
         if self._tables is None or self._known is None:
             self._tables = ProduceTables()
-            self._known = KnownPartitions(self._tables, self._shared.look, self._shared.may_write)
+            shared = self._shared
+            self._known = KnownPartitions(self._tables, shared.end.kind, shared.look, shared.may_write)
         return self._tables
 
     def _serve_one(self, connection: Connection, began_s: float) -> bool:
         assert self._tables is not None
         now_ms = self._shared.now_ms()
         found = self._tables.find_one(now_ms)
-        (served,), answers, writes = self._append([connection], found, now_ms, began_s)
+        (served,), answers, appends = self._append([connection], found, now_ms, began_s)
         if answers:
             connection.trial.served()
         else:
             may_be_next = served.is_busy or self._has_learned(found.connections[0])
             connection.trial.left(0, may_be_next=may_be_next)
             connection.trial.served_apart()
-        self._finish(answers, writes)
+        appends.finish(answers)
         return bool(answers)
 
     def _serve(self, connections: Sequence[Connection], frames_max: int) -> None:
@@ -129,14 +127,14 @@ class ProduceTurn:
             return
         now_ms = self._shared.now_ms()
         found = tables.find(now_ms)
-        served, answers, writes = self._append([each.connection for each in taken], found, now_ms, began_s)
+        served, answers, appends = self._append([each.connection for each in taken], found, now_ms, began_s)
         for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):
             self._put_back(each, at, served[number])
-        self._finish(answers, writes)
+        appends.finish(answers)
 
     def _append(
         self, connections: Sequence[Connection], found: Found, now_ms: int, began_s: float
-    ) -> tuple[list[Served], list[TurnAnswer], TurnWrites]:
+    ) -> tuple[list[Served], list[TurnAnswer], TurnAppends[L]]:
         """Appends what may be appended now of each connection, and adds the answers to it."""
         assert self._tables is not None
         assert self._known is not None
@@ -145,23 +143,23 @@ class ProduceTurn:
         stops = checks.run(each.session.client for each in connections)
         quota = self._quota(connections[0])
         places = quota.take_some(len(found.frames))
-        writes = TurnWrites(tables, self._known, found, stops, shared.transactions)
+        appends = shared.end.begin(Arrived(tables, self._known, found, stops, checks.passed))
         served: list[Served] = []
         try:
             for number, (each, at) in enumerate(zip(connections, found.connections, strict=True)):
-                served.append(writes.append(each, at, places))
+                served.append(appends.append(each, at, places))
                 tables.set_frame_stop(number, at.frame_first + len(served[-1].frames))
-            writes.write(shared.appender)
+            appends.write()
         except BaseException:
             quota.give(places)
             raise
         finally:
-            writes.end(shared.appender)
+            appends.end()
         count = sum(len(each.frames) for each in served)
         quota.give(places - count)
         shared.figures.together(count)
-        answers = self._answers(connections, served, writes, partial(self._done, quota, began_s))
-        return served, answers, writes
+        answers = self._answers(connections, served, appends, partial(self._done, quota, began_s))
+        return served, answers, appends
 
     @staticmethod
     def _quota(connection: Connection) -> Quota:
@@ -204,15 +202,15 @@ class ProduceTurn:
         self,
         connections: Sequence[Connection],
         served: Sequence[Served],
-        writes: TurnWrites,
-        done: Callable[[TurnAnswer], None],
+        appends: TurnAppends[L],
+        done: Done,
     ) -> list[TurnAnswer]:
         """Adds the answers to the connections."""
         assert self._tables is not None
         answers = []
         for each, (frames, _), data in zip(connections, served, self._tables.answers(), strict=True):
             if frames:
-                answer = TurnAnswer(each, data, frames, writes.placed, done)
+                answer = appends.answer(each, data, frames, done)
                 each.add(answer)
                 answers.append(answer)
         return answers
@@ -223,31 +221,3 @@ class ProduceTurn:
         self._shared.figures.answered(ApiKey.PRODUCE, time.perf_counter() - began_s, answer.requests)
         if answer.failed:
             self._shared.figures.failed(produces=answer.failed)
-
-    def _finish(self, answers: Sequence[TurnAnswer], writes: TurnWrites) -> None:
-        """Sends the answers that need no sync, and has the others wait for theirs; wakes readers."""
-        waiting: dict[int, list[TurnAnswer]] = {}
-        for answer in answers:
-            for row in {each.row for each in answer.batches}:
-                failure = writes.failures.get(row)
-                if failure is not None:
-                    answer.fail(row, failure)
-                elif row in writes.unsynced:
-                    answer.wait()
-                    waiting.setdefault(row, []).append(answer)
-            if not answer.is_waiting:
-                answer.complete()
-                answer.connection.flush()
-        for row, (led, appends) in writes.written.items():
-            counted = partial(self._count, led.topic, appends.records, appends.size, appends.count)
-            if row in waiting:
-                soon = waiting[row][0].connection.processor.call_soon
-                calls = [Call(partial(each.on_synced, row), soon, each.requests) for each in waiting[row]]
-                self._shared.appender.show(led, [Call(counted, soon, 0), *calls])
-            else:
-                counted(None)
-                self._shared.appender.show(led, [])
-
-    def _count(self, topic: str, records: int, size: int, batches: int, failure: Exception | None) -> None:
-        if failure is None:
-            self._shared.figures.appended(topic, records, size, batches)

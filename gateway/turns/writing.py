@@ -1,82 +1,36 @@
-"""TurnWrites: appends the plain batches of one turn, each partition's with one write."""
+"""TurnWrites: appends the plain batches of one turn to a log directory, each partition's with one write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import partial
 
-from crc32c import crc32c
-
-from ...storage import (
-    Found,
-    FoundBatch,
-    FoundConnection,
-    FoundFrame,
-    PlainAppends,
-    PlainBatch,
-    Producer,
-    ProduceTables,
-    TopicPartition,
-    is_of_driver,
-    is_of_transactional_client,
-)
+from ...storage import FoundBatch, FoundFrame, PlainAppends, PlainBatch, Producer, TopicPartition
+from ..figures import Figures
 from ..network.connection import Connection
 from ..partitions.appender import Appender
 from ..partitions.file_partition import FilePartition
-from .answers import Placed
-from .known import KnownPartitions
+from ..partitions.syncer import Call
+from .answers import Placed, TurnAnswer
+from .appends import Arrived, Done, TurnAppends, may_be_idempotent
 from .transactions import OpenTransactions
 
-CHECKED_FROM = 21  # the first byte of a batch that its checksum covers
 
-
-class Served(NamedTuple):
-    """What was taken of a connection."""
-
-    frames: Sequence[FoundFrame]
-    is_busy: bool  # the next request only came after others of this process, and may be tried again
-
-
-class TurnWrites:
+class TurnWrites(TurnAppends[FilePartition]):
     """The partitions of one turn, which are held until :meth:`end`."""
 
     def __init__(
-        self,
-        tables: ProduceTables,
-        known: KnownPartitions,
-        found: Found,
-        stops: Mapping[int, bool],
-        transactions: OpenTransactions,
+        self, arrived: Arrived[FilePartition], *, appender: Appender, figures: Figures, transactions: OpenTransactions
     ) -> None:
-        """``stops``: requests that must go the usual way, by ``CompressedChecks``."""
-        self._tables, self._known, self._found, self._stops = tables, known, found, stops
-        self._transactions = transactions
+        super().__init__(arrived)
+        self._appender, self._figures, self._transactions = appender, figures, transactions
         self._held: dict[int, tuple[FilePartition, PlainAppends] | None] = {}  # by row; None: it is not at hand
-        self._taken = 0  # requests
-        self._is_busy = False  # whether the last request may be tried again
-        self.placed: dict[int, Placed] = {}  # by the numbers of batches
-        self.written: dict[int, tuple[FilePartition, PlainAppends]] = {}  # by row, what succeeded
-        self.failures: dict[int, Exception] = {}  # and what did not
-        self.unsynced: set[int] = set()  # rows whose answers wait for a sync
+        self._placed: dict[int, Placed] = {}  # by the numbers of batches
+        self._written: dict[int, tuple[FilePartition, PlainAppends]] = {}  # by row, what succeeded
+        self._failures: dict[int, Exception] = {}  # and what did not
+        self._unsynced: set[int] = set()  # rows whose answers wait for a sync
 
-    def append(self, connection: Connection, found: FoundConnection, places: int) -> Served:
-        """Takes the requests of a connection up to the first that cannot be taken.
-
-        ``places``: how many requests of the turn may be in progress.
-        """
-        self._is_busy = False
-        number = found.frame_first
-        while number < found.frame_stop and self._taken < places and self._has_taken(connection, number):
-            self._taken += 1
-            number += 1
-        return Served(self._found.frames[found.frame_first : number], self._is_busy)
-
-    def _has_taken(self, connection: Connection, number: int) -> bool:
-        """Takes a request, if all of its batches can be appended now; otherwise nothing of it."""
-        if number in self._stops:
-            self._is_busy = self._stops[number]
-            return False
-        frame = self._found.frames[number]
+    def _has_taken(self, connection: Connection, frame: FoundFrame) -> bool:
         name = bytes(self._tables.memory[frame.id_at : frame.id_at + frame.id_bytes]).decode() or None
         taken = []
         for each in self._found.batches[frame.first : frame.stop]:
@@ -88,7 +42,7 @@ class TurnWrites:
             start = led.log_start_offset
             offset = appends.take(batch)
             self._tables.set_offset(at, offset, start)
-            self.placed[at] = Placed(self._found.batches[at].part, led, offset, start)
+            self._placed[at] = Placed(self._found.batches[at].part, led, offset, start)
         return True
 
     def _checked(
@@ -96,32 +50,39 @@ class TurnWrites:
     ) -> tuple[FilePartition, PlainAppends, PlainBatch] | None:
         """Returns a batch with what is to append it; None: it must go the usual way."""
         if found.part not in self._held:
-            self._held[found.part] = self._known.begin(found.part)
+            self._held[found.part] = self._begun(found.part)
         held = self._held[found.part]
         if held is None:
-            self._is_busy = self._known.is_appending(found.part)
+            self._is_busy = self._known.last(found.part).is_appending
             return None
         led, appends = held
         client, producer = connection.session.client, Producer(found.producer_id, found.producer_epoch)
         if not self._known.may_write(client, found.part):
             return None
         if transactional_id is None:
-            if producer.id >= 0 and (is_of_driver(producer.id) or is_of_transactional_client(producer.id)):
+            if not may_be_idempotent(producer.id):
                 return None
         elif not self._transactions.are_open(
             client, transactional_id, producer, TopicPartition(led.topic, led.partition)
         ):
             return None
-        data = self._tables.memory[found.at : found.at + found.size]
         batch = PlainBatch(
-            data, found.records, found.max_timestamp, *producer, found.sequence, transactional_id is not None
+            self._data(found),
+            found.records,
+            found.max_timestamp,
+            *producer,
+            found.sequence,
+            transactional_id is not None,
         )
-        is_whole = found.codec or crc32c(data[CHECKED_FROM:]) == found.crc  # of a compressed batch, that was checked
-        if not is_whole or not appends.may_take(batch):
-            return None
-        return led, appends, batch
+        return (led, appends, batch) if self._is_whole(found) and appends.may_take(batch) else None
 
-    def write(self, appender: Appender) -> None:
+    def _begun(self, row: int) -> tuple[FilePartition, PlainAppends] | None:
+        """Takes a partition for appends, as :meth:`FilePartition.begin_plain`; None: its batches go the usual way."""
+        led = self._known.current(row)
+        appends = None if led is None else led.begin_plain()
+        return None if led is None or appends is None else (led, appends)
+
+    def write(self) -> None:
         """Writes what was taken, partition by partition."""
         for row, held in self._held.items():
             if held is None or not held[1].count:
@@ -129,16 +90,47 @@ class TurnWrites:
             try:
                 held[1].write()
             except Exception as error:  # of the disk, or ours: each client gets an answer
-                appender.note_failed(error)
-                self.failures[row] = error
+                self._appender.note_failed(error)
+                self._failures[row] = error
             else:
-                self.written[row] = held
+                self._written[row] = held
                 if held[0].waits_for_sync:
-                    self.unsynced.add(row)
+                    self._unsynced.add(row)
 
-    def end(self, appender: Appender) -> None:
+    def end(self) -> None:
         """Gives the partitions back."""
         for held in self._held.values():
             if held is not None:
                 held[0].end_plain(held[1])
-                appender.look_at(held[0])
+                self._appender.look_at(held[0])
+
+    def answer(self, connection: Connection, data: bytes, frames: Sequence[FoundFrame], done: Done) -> TurnAnswer:
+        return TurnAnswer(connection, data, frames, self._placed, done)
+
+    def finish(self, answers: Sequence[TurnAnswer]) -> None:
+        """Sends the answers that need no sync, and has the others wait for theirs; wakes readers."""
+        waiting: dict[int, list[TurnAnswer]] = {}
+        for answer in answers:
+            for row in {each.key for each in answer.batches}:
+                failure = self._failures.get(row)
+                if failure is not None:
+                    answer.fail(row, failure)
+                elif row in self._unsynced:
+                    answer.wait()
+                    waiting.setdefault(row, []).append(answer)
+            if not answer.is_waiting:
+                answer.complete()
+                answer.connection.flush()
+        for row, (led, appends) in self._written.items():
+            counted = partial(self._count, led.topic, appends.records, appends.size, appends.count)
+            if row in waiting:
+                soon = waiting[row][0].connection.processor.call_soon
+                calls = [Call(partial(each.on_synced, row), soon, each.requests) for each in waiting[row]]
+                self._appender.show(led, [Call(counted, soon, 0), *calls])
+            else:
+                counted(None)
+                self._appender.show(led, [])
+
+    def _count(self, topic: str, records: int, size: int, batches: int, failure: Exception | None) -> None:
+        if failure is None:
+            self._figures.appended(topic, records, size, batches)

@@ -6,7 +6,7 @@ import errno
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,50 +21,15 @@ from pyspark_commitlog.gateway.turns.loading import Loading
 from pyspark_commitlog.storage import APPEND_LOCK_FILE, Codec
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.filesystem.local_file import LocalFile
-from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving, set_config
+from tests.gateway.turns.producer import PRODUCE, VERSION, Producer, known, together
+from tests.support.gateway import create_topic, produce_fields, serving, set_config
 from tests.support.logs.building import batch
 from tests.support.tls import certificate
 from tests.support.waiting import soon
 
-PRODUCE, VERSION = 0, 9
 STORAGE_ERROR, TOPIC_DENIED, BAD_SEQUENCE, TOO_LARGE, LIST_TOO_LARGE = 56, 29, 45, 10, 18
 CHECKED_FROM = 21  # the first byte of a batch that the log does not change
 LAZY = {"flush_messages": str(2**62)}
-
-
-class Producer(WireClient):
-    """A client that produces to one partition, which knows its requests from the second one on."""
-
-    topic = "t"
-
-    def send_batch(self, value: bytes = b"v", *, acks: int = -1, **fields: Any) -> int:
-        data = batch(value, **fields).tobytes()
-        return self.send(PRODUCE, VERSION, **produce_fields(self.topic, data, acks=acks))
-
-    def send_at_once(self, acks: Sequence[int]) -> Sequence[int]:
-        """Sends a request for each number of acks, so that they arrive together."""
-        frames: list[bytes] = []
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(self, "send_frame", frames.append)
-            sent = [self.send_batch(acks=each) for each in acks]
-        self.socket.sendall(b"".join(len(frame).to_bytes(4) + frame for frame in frames))
-        return sent
-
-    def result(self, sent: int) -> tuple[int, int]:
-        """The error and the base offset of an answer."""
-        found = self.answer(PRODUCE, VERSION, sent).responses[0].partition_responses[0]
-        return int(found.error_code), found.base_offset
-
-    def produce(self, value: bytes = b"v", **fields: Any) -> tuple[int, int]:
-        return self.result(self.send_batch(value, **fields))
-
-    def end_offset(self) -> int:
-        found: int = self.ask(1, 11, **fetch_fields(self.topic, 0)).responses[0].partitions[0].high_watermark
-        return found
-
-
-def together(gateway: Gateway) -> int:
-    return gateway.figures.served_together
 
 
 def led_by(gateway: Gateway, topic: str = "t") -> FilePartition:
@@ -89,12 +54,6 @@ def fail_syncs(monkeypatch: pytest.MonkeyPatch, led: FilePartition) -> None:
         raise led._log._fail_stop.fail(OSError(errno.EIO, "input/output error"))
 
     monkeypatch.setattr(led, "sync", fail)
-
-
-def known(client: Producer) -> None:
-    """Two requests: the first opens the partition, and the second is left, as it is not in the table."""
-    assert client.produce()[0] == 0
-    assert client.produce()[0] == 0
 
 
 @pytest.mark.parametrize("configs", [{}, LAZY], ids=["synced", "lazy"])
@@ -335,7 +294,7 @@ def test_an_error_of_ours_costs_the_connection_of_a_large_request_only(
 ) -> None:
     with producing(tmp_path, LAZY, queued_max_request_bytes=500_000) as (gateway, client):
         with monkeypatch.context() as patched:
-            patched.setattr("pyspark_commitlog.gateway.turns.turn.TurnWrites.append", lambda *_: 1 / 0)
+            patched.setattr("pyspark_commitlog.gateway.turns.writing.TurnWrites.append", lambda *_: 1 / 0)
             client.send_batch(bytes(300_000))
             assert client.is_closed()
         with Producer(gateway) as other:
@@ -445,7 +404,7 @@ def test_an_error_of_ours_costs_the_connections_of_the_turn_only(
 ) -> None:
     with producing(tmp_path, LAZY) as (gateway, client):
         with monkeypatch.context() as patched:
-            patched.setattr("pyspark_commitlog.gateway.turns.turn.TurnWrites.append", lambda *_: 1 / 0)
+            patched.setattr("pyspark_commitlog.gateway.turns.writing.TurnWrites.append", lambda *_: 1 / 0)
             client.send_batch()
             assert client.is_closed()
         with Producer(gateway) as other:
