@@ -225,9 +225,9 @@ class Gateway:
         ]
 
     def _serve_together(self, processors: Iterable[Processor], context: Context) -> None:
-        """Serves Produce requests together that have arrived together, if the log is a directory."""
+        """Serves Produce requests together that have arrived together."""
         config = self.config
-        if not config.commitlog_produce_together_enable or context.is_remote:
+        if not config.commitlog_produce_together_enable:
             return
         if config.commitlog_request_max_entries < ENTRIES_HERE:  # entries are not counted there
             return

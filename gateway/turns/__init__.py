@@ -4,5 +4,7 @@ What is plain (``storage/kernels/produce``) is found without an object for a req
 partition, and answered with one send for each connection. A larger request has a turn of its own. The rest goes the
 usual way, by ``handlers``. ``turn`` is one thread's; ``known`` has the partitions that its requests may name;
 ``compressed`` checks what must be decompressed; ``rights`` asks rules and quotas; ``transactions`` says which are
-open; ``answers`` wait for syncs; ``loading`` loads the kernels once a client produces.
+open; ``appends`` takes requests, of which ``writing`` appends the batches to a log directory and ``commits`` to an
+object store: one of these ``ends``; ``answers`` wait for syncs or a commit, with ``refusals``; ``loading`` loads the
+kernels once a client produces.
 """

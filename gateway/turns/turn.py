@@ -3,7 +3,7 @@
 A turn takes what has arrived, finds the plain requests, and takes their batches in order. A request is looked
 at as a whole before anything of it is taken; from the first one of a connection that is not plain, or that a log would
 not append at once, everything goes the usual way. Then each partition is written, and after that the answers are sent,
-or wait for syncs.
+or wait for syncs; on an object store, they wait for a commit.
 """
 
 from __future__ import annotations
