@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cramjam
 import lz4.frame
@@ -319,11 +319,14 @@ def _or_nothing(client: socket.socket | CutTls) -> bytes:
 
 
 class Pair:
-    """Two gateways over two directories, whose names have the same length."""
+    """Two gateways over two logs, whose names have the same length: two directories, or the URLs of two stores."""
 
-    def __init__(self, directory: Path, stack: ExitStack, *, threads: int) -> None:
+    def __init__(
+        self, directory: Path, stack: ExitStack, *, threads: int, stores: Mapping[str, str] | None, **more: Any
+    ) -> None:
         self._producer_ids = count(1)
         self.homes = {"apart": directory / "one", "together": directory / "two"}
+        self.logs = {name: str(home) for name, home in self.homes.items()} if stores is None else stores
         keystore, self._tls = certificate(directory)
         settings = {
             "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
@@ -331,10 +334,11 @@ class Pair:
             "commitlog_maintenance_enable": False,
             "commitlog_request_grace_ms": 60_000,
             "num_network_threads": threads,
+            **more,
         }
         self.gateways = {
-            name: stack.enter_context(serving(home, commitlog_produce_together_enable=name == "together", **settings))
-            for name, home in self.homes.items()
+            name: stack.enter_context(serving(log, commitlog_produce_together_enable=name == "together", **settings))
+            for name, log in self.logs.items()
         }
 
     @property
@@ -397,7 +401,7 @@ class Pair:
 
     def _comparable(self, answer: bytes) -> bytes:
         """Without what is different in any two gateways: paths and the present in texts, and times of LogAppendTime."""
-        answer = answer.replace(str(self.homes["together"]).encode(), str(self.homes["apart"]).encode())
+        answer = answer.replace(self.logs["together"].encode(), self.logs["apart"].encode())
         return b"" if STAMPED.encode() in answer else re.sub(rb"outside \d+ to", b"outside", answer)
 
     def files(self) -> dict[str, dict[str, bytes]]:
@@ -415,10 +419,15 @@ def _files(home: Path) -> Iterator[tuple[str, bytes]]:
 
 
 @contextmanager
-def paired(directory: Path, *, threads: int = 1) -> Iterator[Pair]:
-    """A pair of gateways, with so many threads for connections; they have stopped afterwards."""
+def paired(
+    directory: Path, *, threads: int = 1, stores: Mapping[str, str] | None = None, **settings: Any
+) -> Iterator[Pair]:
+    """A pair of gateways, with so many threads for connections; they have stopped afterwards.
+
+    ``stores``: the URL of the log of each; by default, their logs are in ``directory``.
+    """
     with ExitStack() as stack:
-        pair = Pair(directory, stack, threads=threads)
+        pair = Pair(directory, stack, threads=threads, stores=stores, **settings)
         pair.warm_up()
         yield pair
 

@@ -3,12 +3,13 @@
 Every answer must be the same and, at the end of a gateway's life, every log, index, snapshot and checkpoint; of topics
 of transactions, which have the times of markers, logs, indexes and producers without these. A life is
 some cases long, with one to three threads for connections; in most cases, the requests of a client are tried together
-however often that was in vain.
+however often that was in vain. Every fourth life is on object stores, without transactions: then batches, offsets and
+producers of all partitions must be the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,11 +17,13 @@ from tempfile import TemporaryDirectory
 from pyspark_commitlog.gateway.network import together
 from tests.support import transaction_pairs
 from tests.support.produce_pairs import Pair, different_files, paired
+from tests.support.stores.pairs import different_partitions, paired_on_stores
 from tests.torture.suite import Run, Suite, quiet
 
 CASES_A_LIFE = 50
 REQUESTS = 60  # of each client
 USUAL_CASES = 5  # of a life, in which tries in vain become rare
+LIVES_A_STORE = 4  # of which one is on object stores
 
 
 @contextmanager
@@ -42,25 +45,40 @@ def run(run: Run) -> None:
 
 def _live(run: Run, home: Path, first: int) -> int:
     """One life of a pair, from a case on; returns the next case."""
-    number = first
-    with paired(home, threads=1 + first // CASES_A_LIFE % 3) as pair:
+    life = first // CASES_A_LIFE
+    threads = 1 + life % 3
+    if life % LIVES_A_STORE == LIVES_A_STORE - 1:
+        with paired_on_stores(home, threads=threads) as pair:
+            number = _compare_all(run, pair, first, Pair.differences)
+            with run.watching(run.case(number - 1)):
+                different = different_partitions(pair)
+                assert not different, f"partitions differ at the end of a life: {different}"
+        return number
+    with paired(home, threads=threads) as pair:
         pair.create(transaction_pairs.TOPICS)
-        while number < first + CASES_A_LIFE and not run.enough:
-            case = run.case(number)
-            with run.watching(case), _tried_always(is_so=number >= first + USUAL_CASES):
-                _compare(pair, f"{run.seed}/{number}")
-            run.passed()
-            number += 1
-        run.note("requests served together", pair.served_together)
+        number = _compare_all(run, pair, first, _with_transactions)
     with run.watching(run.case(number - 1)):
         different = different_files(pair) + transaction_pairs.different_files(pair)
         assert not different, f"files differ at the end of a life: {different}"
     return number
 
 
-def _compare(pair: Pair, seed: str) -> None:
-    found = pair.differences(seed, REQUESTS) + transaction_pairs.differences(pair, seed, REQUESTS)
-    assert not found, found[0]
+def _compare_all(run: Run, pair: Pair, first: int, differences: Callable[[Pair, str, int], list[str]]) -> int:
+    """Compares the answers in the cases of a life; returns the case after them."""
+    number = first
+    while number < first + CASES_A_LIFE and not run.enough:
+        case = run.case(number)
+        with run.watching(case), _tried_always(is_so=number >= first + USUAL_CASES):
+            found = differences(pair, f"{run.seed}/{number}", REQUESTS)
+            assert not found, found[0]
+        run.passed()
+        number += 1
+    run.note("requests served together", pair.served_together)
+    return number
+
+
+def _with_transactions(pair: Pair, seed: str, requests: int) -> list[str]:
+    return pair.differences(seed, requests) + transaction_pairs.differences(pair, seed, requests)
 
 
 SUITE = Suite("seeds", 1_000, run)
