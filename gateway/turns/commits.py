@@ -73,11 +73,13 @@ class TurnCommits(TurnAppends[BucketPartition]):
 
     def finish(self, answers: Sequence[TurnAnswer]) -> None:
         """Gives the batches to the appender, in their order."""
+        appends = []
         for answer in answers:
             assert isinstance(answer, CommitAnswer)
             for each in answer.batches:
                 led, batch = self._batches[each.key]
-                self._appender.append(Append(led, batch, partial(answer.on_result, each.key)))
+                appends.append(Append(led, batch, partial(answer.on_result, each.key)))
+        self._appender.append_all(appends)
 
 
 class CommitAnswer(TurnAnswer):

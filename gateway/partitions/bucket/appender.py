@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from queue import Empty, SimpleQueue
@@ -51,8 +52,8 @@ class BucketAppender:
         ``observe`` gets the seconds that each put or commit took.
         """
         self._log, self._transactions, self._linger_s, self._observe = log, transactions, linger_ms / 1000, observe
-        self._queue: SimpleQueue[Append | None] = SimpleQueue()
-        self._next: Append | None = None  # had no room in the last group
+        self._queue: SimpleQueue[Sequence[Append] | None] = SimpleQueue()
+        self._given: deque[Append] = deque()  # taken out of the queue, and in no group yet
         self._is_ending = False
         self._thread = KeptThread("gateway-appender", self._run)
         self._looker = Worker("gateway-looker")
@@ -66,7 +67,11 @@ class BucketAppender:
 
     def append(self, append: Append) -> None:
         """Appends a batch, after earlier ones; never in the caller's thread, because a commit takes long."""
-        self._queue.put(append)
+        self.append_all([append])
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        """Appends several batches as :meth:`append`, in this order; wakes the thread once."""
+        self._queue.put(appends)
 
     def stop(self) -> None:
         """Completes the queued appends, and ends the threads."""
@@ -82,30 +87,28 @@ class BucketAppender:
 
     def _group(self) -> list[Append]:
         """Returns the appends of the next commit: those that come within the linger, as long as there is room."""
-        first = self._next or self._queue.get()
-        self._next = None
+        first = self._within(None)
         if first is None:
-            self._is_ending = True
             return []
         group, size, due_s = [first], _size_of(first), time.monotonic() + self._linger_s
         while (following := self._within(due_s)) is not None:
             size += _size_of(following)
             if size > STAGED_BYTES_MAX:
-                self._next = following
+                self._given.appendleft(following)
                 break
             group.append(following)
         return group
 
-    def _within(self, due_s: float) -> Append | None:
-        """Returns the next append; None if none comes in time, or the appender ends."""
-        if self._is_ending:
-            return None
-        try:
-            found = self._queue.get(timeout=max(due_s - time.monotonic(), 0))
-        except Empty:
-            return None
-        self._is_ending = found is None
-        return found
+    def _within(self, due_s: float | None) -> Append | None:
+        """Returns the next append; None if none comes in time, or the appender ends. ``due_s`` None: no limit."""
+        while not self._given and not self._is_ending:
+            try:
+                found = self._queue.get(timeout=None if due_s is None else max(due_s - time.monotonic(), 0))
+            except Empty:
+                return None
+            self._is_ending = found is None
+            self._given.extend(found or ())
+        return self._given.popleft() if self._given else None
 
     def _append(self, group: Sequence[Append]) -> None:
         with ExitStack() as holding:  # the transaction must not change between this check and its batches
@@ -149,7 +152,7 @@ class BucketAppender:
         Later batches of a new producer must not be accepted without its first one: a new producer may begin at any
         sequence.
         """
-        found, self._next = [] if self._next is None else [self._next], None
+        found = []
         while (each := self._within(time.monotonic())) is not None:
             found.append(each)
         return found
