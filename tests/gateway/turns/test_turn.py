@@ -414,6 +414,7 @@ def test_an_error_of_ours_costs_the_connections_of_the_turn_only(
 def test_the_kernels_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[int] = []
     monkeypatch.setattr(loading, "compile_turns", lambda: compiled.append(1))
+    monkeypatch.setattr(loading, "are_being_compiled", lambda: False)  # as after the start of another test's gateway
     fresh = Loading()
     for _ in range(3):
         fresh.begin()
