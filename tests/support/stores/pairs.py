@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import CommitLog, open_root
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog
+from pyspark_commitlog.storage.bucket.root import open_root
 from tests.support.produce_pairs import FIRST, STAMPED, Pair, paired
 from tests.support.stores.served import ServedStores
 
