@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         DataChange as DataChange,
         GroupOffset as GroupOffset,
     )
-    from .bucket.files.filesystem import is_kept as is_kept, open_files as open_files
+    from .bucket.files.filesystem import open_files as open_files
     from .bucket.proposals import (
         Claim as Claim,
         StagedWrite as StagedWrite,
@@ -513,7 +513,7 @@ else:
             "bucket.clients.transactions": ["ClientTransactions", "give_up"],
             "bucket.commit_log": ["CommitLog"],
             "bucket.commits.commit": ["ClientTransaction", "DataChange", "GroupOffset"],
-            "bucket.files.filesystem": ["is_kept", "open_files"],
+            "bucket.files.filesystem": ["open_files"],
             "bucket.proposals": ["Claim", "StagedWrite", "claim_app", "commit_write"],
             "bucket.staging": ["STAGED_BYTES_MAX", "Staged", "StagedTopic", "Stager", "combined"],
             "bucket.stores.port": ["ObjectStore"],

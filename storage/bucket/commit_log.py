@@ -73,6 +73,7 @@ class CommitLog:
         self._lock, self._by = RLock(), this_process()
         self._moving = RLock()  # held for moments only, within ``_lock``: readers do not wait for the store
         self._watchers: list[Callable[[], None]] = []
+        self.is_replaced = False  # whether the store was found to have another log, or an older copy
         self._state = load_state(self.patient_store, log_id)
 
     @property
@@ -166,6 +167,7 @@ class CommitLog:
             identity = read_identity(store)
             key, found = IDENTITY, None if identity is None else identity.log_id
         if found != self._state.uid:
+            self.is_replaced = True
             raise LogReplacedError(
                 f"{self.store.url}/{key}: {'is missing' if found is None else 'is of another log'}: the log was "
                 "deleted, made again, or set back to an older copy since this process opened it; nothing is written. "

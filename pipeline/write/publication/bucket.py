@@ -31,7 +31,6 @@ from ....storage import (
     combined,
     commit_write,
     ensure_topic,
-    is_kept,
     open_files,
     open_store,
 )
@@ -121,7 +120,7 @@ class BucketPublication:
         """Does nothing: objects that no commit names are not part of the log."""
 
     def is_current(self) -> bool:
-        return is_kept(self._log)
+        return not self._log.is_replaced
 
     def note(self, topics: Topics) -> None:
         """Does nothing: the last commit reveals a replaced log."""

@@ -354,8 +354,9 @@ def reopened(url: str) -> MadeFileSystem:
     return open_files(url)
 
 
-_opening = Lock()
-_of_this_process: dict[str, BucketFileSystem] = {}  # by URL, in order of last use; _opening guards it
+_of_this_process: dict[str, BucketFileSystem] = {}  # by URL, in order of last use; _keeping guards it
+_turns: dict[str, Lock] = {}  # by URL, held while a log is opened; _keeping guards the mapping
+_keeping = Lock()  # held for no request
 
 
 def open_files(
@@ -369,20 +370,25 @@ def open_files(
     if store is not None or clock is not None:
         return BucketFileSystem(open_root(url, create=create, store=store, clock=clock))
     store = open_store(url)
-    with _opening:
-        known = _of_this_process.pop(store.url, None)
+    with _turn_of(store.url):
+        known = _of_this_process.get(store.url)
         if known is None or not known.catch_up_if_current():
             known = BucketFileSystem(open_root(url, create=create, store=store))
-        _of_this_process[store.url] = known
-        while len(_of_this_process) > LOGS_KEPT:
-            _of_this_process.pop(next(iter(_of_this_process)))
+        _keep(store.url, known)
         return known
 
 
-def is_kept(log: CommitLog) -> bool:
-    """Whether :func:`open_files` has shown this log last, and not another one in its place. Takes no request."""
-    known = _of_this_process.get(log.store.url)
-    return known is not None and known.log is log
+def _turn_of(url: str) -> Lock:
+    with _keeping:
+        return _turns.setdefault(url, Lock())
+
+
+def _keep(url: str, known: BucketFileSystem) -> None:
+    with _keeping:
+        _of_this_process.pop(url, None)  # it is the newest again
+        _of_this_process[url] = known
+        while len(_of_this_process) > LOGS_KEPT:
+            _of_this_process.pop(next(iter(_of_this_process)))
 
 
 def _shown(files: PartitionFiles, name: str) -> ShownSegment | None:

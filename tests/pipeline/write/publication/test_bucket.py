@@ -16,6 +16,7 @@ import pytest
 from pyspark_commitlog.pipeline.write.answers import Answer
 from pyspark_commitlog.storage.bucket import topics as changes
 from pyspark_commitlog.storage.bucket.commits.commit import VoidChange
+from pyspark_commitlog.storage.bucket.files import filesystem as bucket_files
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     InvalidConfigError,
@@ -25,11 +26,12 @@ from pyspark_commitlog.storage.errors import (
     OutcomeUnknownError,
     ProducerFencedError,
     ProgressMismatchError,
+    StoreAccessError,
     TopicExistsError,
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
-from tests.pipeline.inline_bucket import BucketDriver, DeadlyStore, KilledError, content_of, reader
+from tests.pipeline.inline_bucket import URL, BucketDriver, DeadlyStore, KilledError, content_of, reader
 from tests.pipeline.inline_spark import TASKS, TOPIC, Function, InlineFrame, Run, answers_of, batch_of, expected
 from tests.support.stores import content
 from tests.support.stores.faulty_store import FaultyStore
@@ -66,6 +68,28 @@ def test_a_batch_takes_few_requests(store: MemoryStore) -> None:
     driver.write(1)
     asked = {name: count - before.get(name, 0) for name, count in store.requests.items()}
     assert {name: count for name, count in asked.items() if count} == {"get": 3, "put_new": TASKS + 1}
+
+
+def test_a_fenced_driver_stays_fenced_after_a_read_in_its_process_failed(store: MemoryStore) -> None:
+    first, second = BucketDriver(store, 1), BucketDriver(store, 2)
+    first.write(0)
+    second.write(1)
+    silent = mock.patch.object(store, "get", side_effect=StoreAccessError("403"))
+    with first.running(), silent, pytest.raises(StoreAccessError):
+        bucket_files.open_files(URL)
+    with pytest.raises(ProducerFencedError):
+        first.write(2)
+    second.write(2)
+
+
+def test_a_fenced_driver_stays_fenced_after_its_process_opened_other_logs(store: MemoryStore) -> None:
+    first, second = BucketDriver(store, 1), BucketDriver(store, 2)
+    first.write(0)
+    second.write(1)
+    first.logs.clear()
+    with pytest.raises(ProducerFencedError):
+        first.write(2)
+    second.write(2)
 
 
 def test_batches_come_again_in_any_order_and_are_skipped(store: MemoryStore) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Event
+from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
 from pyspark_commitlog.storage.bucket.files import filesystem
-from pyspark_commitlog.storage.bucket.files.filesystem import is_kept, open_files
+from pyspark_commitlog.storage.bucket.files.filesystem import LOGS_KEPT, open_files
 from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import InvalidConfigError, NotALogDirError
+from pyspark_commitlog.storage.errors import InvalidConfigError, NotALogDirError, StoreAccessError
 from pyspark_commitlog.storage.maintenance.run import MaintenanceRun
 from tests.support.logs.building import records
 from tests.support.stores.filling import make_topic, write
@@ -51,10 +55,10 @@ def test_a_log_that_is_opened_or_made_is_made_once_and_shared_by_readers_and_wri
     assert log is not None
     with LogManager.open_or_make(URL) as manager:
         assert (list(manager.topics()), manager.bucket) == (["t"], log)
-    assert is_kept(log)
+    assert not log.is_replaced
     stores.stores[URL].objects.clear()
     assert LogManager.open_or_make(URL).topics() == {}
-    assert not is_kept(log)
+    assert log.is_replaced
 
 
 def test_a_directory_is_made_the_same_way(stores: ServedStores, tmp_path: Path) -> None:
@@ -107,3 +111,45 @@ def test_a_local_path_opens_no_store(stores: ServedStores, tmp_path: Path) -> No
     with LogManager.open(str(tmp_path / "s3:" / "logs"), create=True) as manager:
         assert manager.topics() == {}
     assert stores.stores == {}
+
+
+def test_a_log_whose_store_refused_once_stays_open(stores: ServedStores, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_topic(stores.create(URL), "t")
+    known = open_files(URL)
+    with monkeypatch.context() as failing:
+        failing.setattr(stores.stores[URL], "get", Mock(side_effect=StoreAccessError("403")))
+        with pytest.raises(StoreAccessError):
+            open_files(URL)
+    assert open_files(URL) is known
+
+
+def test_a_log_whose_store_is_silent_does_not_hold_up_another(stores: ServedStores) -> None:
+    silent, other = f"{URL}/silent", f"{URL}/other"
+    for url in (silent, other):
+        make_topic(stores.create(url), "t")
+        open_files(url)
+    asked, goes_on = Event(), Event()
+    get = stores.stores[silent].get
+
+    def slow(*arguments: Any, **named: Any) -> bytes:
+        asked.set()
+        assert goes_on.wait(60)
+        return get(*arguments, **named)
+
+    with patch.object(stores.stores[silent], "get", slow), ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(open_files, silent)
+        assert asked.wait(60)
+        try:
+            threads.submit(open_files, other).result(60)
+            assert not waiting.done()
+        finally:
+            goes_on.set()
+
+
+def test_logs_that_were_not_used_for_long_are_opened_again(stores: ServedStores) -> None:
+    urls = [f"{URL}/{number}" for number in range(LOGS_KEPT + 1)]
+    for url in urls:
+        stores.create(url)
+    opened = [open_files(url) for url in urls]
+    assert open_files(urls[-1]) is opened[-1]
+    assert open_files(urls[0]) is not opened[0]
