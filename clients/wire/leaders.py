@@ -24,13 +24,19 @@ class Leaders:
     """
 
     def __init__(
-        self, given: Callable[[], Iterable[Address]], where: str, connect: Callable[[Address], Broker] | None = None
+        self,
+        given: Callable[[], Iterable[Address]],
+        where: str,
+        connect: Callable[[Address], Broker] | None = None,
+        *,
+        given_first: bool = False,
     ) -> None:
         """``given``: reads addresses of brokers, which are asked if none of the last answer's brokers answers.
 
         ``where``: the source of these addresses, for errors. ``connect``: None: with the default terms.
+        ``given_first``: ask the given brokers before those of the last answer, since a list takes no time to read.
         """
-        self._given, self._where = given, where
+        self._given, self._where, self._given_first = given, where, given_first
         self._connect = connect or (lambda address: Broker(Connection(address)))
         self.brokers: Mapping[int, Address] = {}  # by id, as the last answer named them
         self._open: dict[Address, Broker] = {}
@@ -51,11 +57,11 @@ class Leaders:
         return found
 
     def _candidates(self) -> Iterator[Address]:
-        """Yields known brokers before the given ones: a registry may take long to read."""
-        known = random.sample([*self.brokers.values()], len(self.brokers))
-        yield from known
-        given = [each for each in self._given() if each not in known]
-        yield from random.sample(given, len(given))
+        """Yields known brokers before the given ones, or after them: a registry may take long to read."""
+        first, then = (self._given, self.brokers.values) if self._given_first else (self.brokers.values, self._given)
+        asked = _shuffled(first())
+        yield from asked
+        yield from _shuffled(each for each in then() if each not in asked)
 
     def of(self, partitions: Iterable[TopicPartition], *, at_once: bool = True) -> dict[int, list[TopicPartition]]:
         """Returns partitions by the broker that leads them; partitions without a leader are left out.
@@ -91,3 +97,8 @@ class Leaders:
         self._leaders.clear()
         while self._open:
             self._open.popitem()[1].connection.close()
+
+
+def _shuffled(addresses: Iterable[Address]) -> list[Address]:
+    found = [*addresses]
+    return random.sample(found, len(found))

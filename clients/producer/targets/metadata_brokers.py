@@ -24,7 +24,10 @@ class MetadataBrokers:
         """``text``: ``host:port``, separated by commas. Raises InvalidConfigError."""
         listed = [Address.parse(each) for each in text.split(",")]
         self._leaders = Leaders(
-            lambda: listed, "metadata.broker.list", lambda address: Broker(connect(address), client_id)
+            lambda: listed,
+            "metadata.broker.list",
+            lambda address: Broker(connect(address), client_id),
+            given_first=True,
         )
         self._known = KnownPartitions(clock, refresh_ms, self._read)
 

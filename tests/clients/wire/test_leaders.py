@@ -8,7 +8,8 @@ import pytest
 
 from pyspark_commitlog.clients.errors import BrokerUnreachableError
 from pyspark_commitlog.clients.wire import leaders as module
-from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.clients.wire.broker import Broker
+from pyspark_commitlog.clients.wire.connection import Address, Connection
 from pyspark_commitlog.clients.wire.leaders import Leaders
 from tests.support.old_brokers import NOBODY, OldBrokers
 
@@ -83,3 +84,18 @@ def test_an_error_says_where_addresses_come_from_and_why_none_answered() -> None
         Leaders(lambda: [NOWHERE], "a list").described()
     with pytest.raises(BrokerUnreachableError, match="a list has no broker"):
         Leaders(list, "a list").described()
+
+
+@pytest.mark.parametrize(("given_first", "ports"), [(False, [2, 1]), (True, [1, 2])])
+def test_given_brokers_are_asked_after_known_ones_or_before_them(given_first: bool, ports: list[int]) -> None:
+    asked = []
+
+    def connect(address: Address) -> Broker:
+        asked.append(address.port)
+        return Broker(Connection(NOWHERE))
+
+    leaders = Leaders(lambda: [Address("given", 1)], "a list", connect, given_first=given_first)
+    leaders.brokers = {0: Address("known", 2)}
+    with pytest.raises(BrokerUnreachableError):
+        leaders.described()
+    assert asked == ports
