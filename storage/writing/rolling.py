@@ -29,14 +29,14 @@ class Rolling:
     def __init__(
         self, view: LogView, fail_stop: FailStop, durability: Durability, sharing: Sharing, bounds: Bounds
     ) -> None:
-        """``view``: the log, to which segments are added. :meth:`note_loaded` comes first."""
+        """``view``: the log, to which segments are added. :meth:`note_snapshot` comes first."""
         self._view, self._fail_stop = view, fail_stop
         self._durability, self._sharing, self._bounds = durability, sharing, bounds
         self._snapshot_offset = 0  # of the last snapshot between two rolls, which the next one replaces
         self._snapshot_size = 0  # of the active segment then
 
-    def note_loaded(self) -> None:
-        """Notes that the log was loaded, which wrote a snapshot at its end."""
+    def note_snapshot(self) -> None:
+        """Notes that the log was loaded or cut, which wrote a snapshot at its end."""
         self._snapshot_offset, self._snapshot_size = self._view.log_end_offset, self._view.segments.active.size
 
     # Segments

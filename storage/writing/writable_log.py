@@ -76,7 +76,7 @@ class WritableLog(LogReader):
         super()._take(loaded)
         self._durability.note_synced(loaded.recovery_point)  # the log end: loading syncs
         self._sharing.note_active()
-        self._rolling.note_loaded()
+        self._rolling.note_snapshot()
 
     @property
     def recovery_point(self) -> int:
@@ -312,6 +312,7 @@ class WritableLog(LogReader):
             raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}, which is below 0")
         with self._writing():
             self._bounds.truncate_to(offset)
+            self._rolling.note_snapshot()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Deletes all records, and begins an empty log at ``offset``.
@@ -323,6 +324,7 @@ class WritableLog(LogReader):
             raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}, which is below 0")
         with self._writing():
             self._bounds.start_at(offset)
+            self._rolling.note_snapshot()
 
     # Closing
 

@@ -191,6 +191,18 @@ def test_a_snapshot_is_replaced_if_it_lags_too_far(tmp_path: Path) -> None:
     assert found == [[], [2], [2], [4]]
 
 
+def test_a_snapshot_is_written_where_one_was_before_a_truncation(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(4):
+        append(log, b"x")
+    log.write_snapshot(lag_bytes=0)
+    log.truncate_to(2)
+    for _ in range(2):
+        append(log, b"y")
+    log.write_snapshot(lag_bytes=0)
+    assert [int(path.stem) for path in tmp_path.glob("*.snapshot")] == [4]
+
+
 def test_a_gap_within_reach_is_kept_inside_a_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_bytes=BATCH_BYTES)
     log.append(replicated(b"x" * 30, base_offset=0), origin=Origin.REPLICATION)

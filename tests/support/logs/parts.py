@@ -43,7 +43,7 @@ class Parts:
         self.checks = AppendChecks(self.view)
         self.end = LogEnd(self.view, self.fail_stop, self.rolling)
         self.durability.note_synced(self.view.log_end_offset)
-        self.rolling.note_loaded()
+        self.rolling.note_snapshot()
 
     @property
     def bases(self) -> list[int]:
