@@ -79,7 +79,8 @@ class TurnCommits(TurnAppends[BucketPartition]):
             for each in answer.batches:
                 led, batch = self._batches[each.key]
                 appends.append(Append(led, batch, partial(answer.on_result, each.key)))
-        self._appender.append_all(appends)
+        if appends:
+            self._appender.append_all(appends)
 
 
 class CommitAnswer(TurnAnswer):

@@ -37,6 +37,7 @@ class KnownPartitions(Generic[L]):
         """
         self._tables, self._kind, self._look, self._may_write = tables, kind, look, may_write
         self._known: list[_Known[L]] = []
+        self._changed: set[int] = set()  # rows whose batches of this turn were checked by what no longer holds
         self._forgotten_s = 0.0
 
     def learn(self, name: bytes, number: int) -> bool:
@@ -66,6 +67,10 @@ class KnownPartitions(Generic[L]):
             self._known.clear()
             self._tables.forget_partitions()
 
+    def begin(self) -> None:
+        """Begins a turn: its batches are checked by the limits of now."""
+        self._changed.clear()
+
     def last(self, row: int) -> L:
         """Returns a partition as it was when it was last current."""
         return self._known[row].led
@@ -94,13 +99,14 @@ class KnownPartitions(Generic[L]):
     def current(self, row: int) -> L | None:
         """Returns a partition for appends; None: its batches go the usual way.
 
-        So they do if the object or its settings are others than those that the batches were checked by.
+        All of a turn do so if the object or its settings are others than those that the batches were checked by.
         """
         known = self._known[row]
         led = self._look(known.topic, known.number)
-        if not isinstance(led, self._kind):
+        if row in self._changed or not isinstance(led, self._kind):
             return None
         if led is not known.led or led.config is not known.config:
+            self._changed.add(row)
             self._take_up(row, led)
             return None
         return led

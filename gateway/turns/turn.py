@@ -103,6 +103,7 @@ class ProduceTurn(Generic[L]):
             self._tables = ProduceTables()
             shared = self._shared
             self._known = KnownPartitions(self._tables, shared.end.kind, shared.look, shared.may_write)
+        self._known.begin()
         return self._tables
 
     def _serve_one(self, connection: Connection, began_s: float) -> bool:

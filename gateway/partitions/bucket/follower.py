@@ -80,6 +80,6 @@ class BucketFollower:
             return
         self._seen = changes
         topics = self._topics.all()
-        for each in self._partitions.all():
-            if each.topic not in topics or not each.is_usable:
+        for each in self._led():
+            if each.topic not in topics or not each.is_usable or each.has_other_settings:
                 self._partitions.close_topic(each.topic)

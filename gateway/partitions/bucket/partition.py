@@ -32,10 +32,12 @@ T = TypeVar("T")
 class BucketPartition(LedPartition):
     """A partition on an object store. Others may commit to it at any time."""
 
-    def __init__(self, topic: str, partition: int, log: CommitLog, topic_id: str, watcher: LogWatcher) -> None:
-        """``watcher``: just opened; closed with :meth:`leave`."""
+    def __init__(
+        self, topic: str, partition: int, log: CommitLog, topic_id: str, watcher: LogWatcher, configs: Mapping[str, str]
+    ) -> None:
+        """``watcher``: just opened; closed with :meth:`leave`. ``configs``: the topic's, read before that."""
         super().__init__(topic, partition)
-        self.topic_id = topic_id
+        self.topic_id, self._configs = topic_id, configs
         self._log, self._watcher = log, watcher
         self._reading = Lock()  # of the watcher
         self._last_end, self._last_start = watcher.log_end_offset, watcher.log_start_offset
@@ -139,6 +141,12 @@ class BucketPartition(LedPartition):
     def is_usable(self) -> bool:
         return not self.is_gone and (self.topic_id, self.partition) in self._log.state.partitions
 
+    @property
+    def has_other_settings(self) -> bool:
+        """Whether the settings of the topic have changed since the partition was opened."""
+        topic = self._log.state.topics.get(self.topic_id)
+        return topic is not None and topic.configs != self._configs
+
     def has_moved(self) -> bool:
         """Whether the high watermark or the last stable offset has changed since the last call. For one thread."""
         before, self._woken_at = self._woken_at, self.ends
@@ -168,4 +176,6 @@ def open_bucket_partition(manager: LogManager, wanted: TopicPartition) -> LedPar
     topic_id = log.state.topic_ids.get(wanted.topic)
     if topic_id is None:
         raise UnknownTopicOrPartitionError(f"there is no topic {wanted.topic!r}")
-    return BucketPartition(*wanted, log, topic_id, manager.open_watcher(*wanted))
+    topic = log.state.topics.get(topic_id)
+    configs = {} if topic is None else topic.configs
+    return BucketPartition(*wanted, log, topic_id, manager.open_watcher(*wanted), configs)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.server import Gateway
-from pyspark_commitlog.storage import Codec, CommitLog
+from pyspark_commitlog.storage import Codec, CommitLog, LogManager, alter_configs
+from pyspark_commitlog.storage.bucket.files import filesystem as bucket_files
 from tests.gateway.turns.producer import PRODUCE, Producer, known, together
 from tests.support.gateway import create_topic, serving, set_config
 from tests.support.stores.filled import read_rows
@@ -136,6 +137,15 @@ def test_settings_that_change_hold_for_the_next_batch(log: CommitLog) -> None:
     with producing() as (_, client):
         assert client.produce(bytes(2000))[0] == 0
         set_config(client, "t", "max.message.bytes", "1000")
+        soon(lambda: client.produce(bytes(2000))[0] == TOO_LARGE)
+
+
+def test_settings_that_another_process_changes_hold_within_seconds(log: CommitLog) -> None:
+    with producing() as (_, client):
+        assert client.produce(bytes(2000))[0] == 0
+        bucket_files._of_this_process.clear()
+        with LogManager.open(URL) as manager:
+            alter_configs(manager, "t", {"max.message.bytes": "1000"})
         soon(lambda: client.produce(bytes(2000))[0] == TOO_LARGE)
 
 
