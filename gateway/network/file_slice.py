@@ -10,6 +10,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TypeGuard
 
 from .tls_socket import CHUNK_BYTES, TlsSocket
@@ -126,22 +127,17 @@ class Outbound:
         if isinstance(first, FileSlice) and not _is_short(first):
             return first.send(self._connection), len(first)
         buffers, flags, size = list[Bytes](), 0, 0
-        for number in range(min(len(self._parts), BUFFERS_A_CALL)):
-            part = self._parts[number]
-            if _is_short(part) and size < READ_A_CALL:
-                part = self._read(number, part)
-            if isinstance(part, FileSlice):
+        read_max = CHUNK_BYTES if isinstance(self._connection, TlsSocket) else READ_A_CALL
+        for part in islice(self._parts, BUFFERS_A_CALL):
+            if not isinstance(part, FileSlice):
+                buffers.append(part)
+            elif _is_short(part) and size < read_max:
+                buffers.append(part.read(FEW_BYTES))  # kept by nobody: a client that reads nothing costs no memory
+            else:
                 flags = MORE
                 break
-            buffers.append(part)
             size += len(part)
         return self._connection.sendmsg(buffers, (), flags), size
-
-    def _read(self, number: int, part: FileSlice) -> bytes:
-        """Puts the bytes of a slice in its place, and returns them."""
-        data = self._parts[number] = part.read(FEW_BYTES)
-        part.release()
-        return data
 
     def _drop_sent(self, sent: int) -> None:
         while sent:

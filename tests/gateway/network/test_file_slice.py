@@ -115,6 +115,17 @@ def test_few_bytes_of_a_file_need_one_call(tmp_path: Path, monkeypatch: pytest.M
         assert receiver.recv(100) == b"headrecordsbetweenordstail"
 
 
+def test_a_client_that_reads_nothing_costs_no_memory(ends: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(FEW_BYTES))
+    with (tmp_path / "file").open("rb") as file:
+        outbound = Outbound(ends[0])
+        outbound.add(FileSlice(file.fileno(), 0, FEW_BYTES) for _ in range(20))
+        for _ in range(3):
+            outbound.send()
+        assert outbound
+        assert all(isinstance(part, FileSlice) for part in outbound._parts)
+
+
 def test_what_is_dropped_is_released_once(ends: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
     parts = Parts(Random(1), tmp_path / "file")
     with parts.file:
