@@ -168,13 +168,17 @@ class Log(WritableLog):
             return self._nothing_appended()
         self._checks.check_sizes(headers)
         with self._writing():
-            if len(headers) == 1 and not self._checks.sets_time:
+            if self._is_plain(headers):
                 info = self._append_as_it_is(v2.header_of(headers), _first(buffer, headers))
             else:
                 info = self._append_many(buffer, headers)
             if sync:
                 self._acknowledge(transactional=bool(headers.is_transactional.any()))
             return info
+
+    def _is_plain(self, headers: BatchHeaders) -> bool:
+        """Whether batches are one whose records keep their times: it is checked and written by plain numbers."""
+        return len(headers) == 1 and not self._checks.sets_time
 
     def _append_many(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
         repeated = self._checks.find_repeated(headers)
@@ -200,7 +204,7 @@ class Log(WritableLog):
             known = self.producers.last_entry(producer.id)
             if known is not None and known.in_transaction and known.epoch < producer.epoch:
                 self.end_transaction(Producer(producer.id, known.epoch + 1), commit=False)
-            if len(headers) == 1 and not self._checks.sets_time:
+            if self._is_plain(headers):
                 header = self._checks.one_of(producer, v2.header_of(headers))
                 batch, update = self._checks.one(header)
                 return self._end.write_one(batch, update, v2.produced(_first(buffer, headers), header))

@@ -429,7 +429,7 @@ def take_step(log: Log, step: Step, *, by_tables: bool) -> object:
 )
 def test_single_batches_of_this_process_are_written_as_by_tables(steps: list[Step], topic: dict[str, object]) -> None:
     pair = Pair(**topic)
-    with patch.object(Log, "_sets_time", True):
+    with patch.object(Log, "_is_plain", return_value=False):
         full = [take_step(pair.full, step, by_tables=True) for step in steps]
     assert [take_step(pair.few, step, by_tables=False) for step in steps] == full
     pair.close()
