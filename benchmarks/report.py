@@ -46,7 +46,7 @@ make bench BENCH_ARGS="reading compaction"   run these parts only; other rows ke
 Python, without a log. *Limit* is the least time that our side could take on this machine: the checksums,
 copies, compression and syncs that the operation needs, at the speeds measured in the same run (listed at
 the end), or a floor. *Others* are the cores that other programs used while a part ran: with more than a
-quarter of a core, a part is run again.
+quarter of a core, a part is run again. Parts without it were measured before this was known.
 """
 
 
