@@ -66,9 +66,9 @@ class TurnCommits(TurnAppends[BucketPartition]):
         """Nothing: no partition was held."""
 
     def answer(self, connection: Connection, data: bytes, frames: Sequence[FoundFrame], done: Done) -> CommitAnswer:
-        led = {number: self._batches[number][0] for each in frames for number in range(each.first, each.stop)}
-        positions = self._tables.offset_positions(frames[0].first, frames[-1].stop)
-        at = dict(zip(range(frames[0].first, frames[-1].stop), positions, strict=True))
+        numbers = range(frames[0].first, frames[-1].stop)
+        led = {number: self._batches[number][0] for number in numbers}
+        at = dict(zip(numbers, self._tables.offset_positions(numbers.start, numbers.stop), strict=True))
         return CommitAnswer(connection, data, frames, led, at, done, self._figures)
 
     def finish(self, answers: Sequence[TurnAnswer]) -> None:
@@ -121,12 +121,13 @@ class CommitAnswer(TurnAnswer):
         self.connection.flush_soon()
 
     def _place(self, batch: Placed, result: AppendInfo) -> None:
-        led, records = batch.led, result.last_offset - result.first_offset + 1
-        self._own[batch.key] = Placed(
-            batch.key, led, result.first_offset, led.log_start_offset, result.log_append_time_ms
+        self._own[batch.key] = batch._replace(
+            offset=result.first_offset,
+            log_start=batch.led.log_start_offset,
+            log_append_time_ms=result.log_append_time_ms,
         )
         if not result.duplicate:
-            self._figures.appended(led.topic, records, result.size)
+            self._figures.appended(batch.led.topic, result.last_offset - result.first_offset + 1, result.size)
 
     def _put_offsets(self) -> None:
         data = bytearray(self._data)
