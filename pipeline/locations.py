@@ -28,7 +28,8 @@ def log_location(path: str) -> str:
 
 
 def _absolute(path: str) -> str:
-    return location(path) if is_store_url(path) else local_directory(path)
+    found = location(path)
+    return found if is_store_url(found) else os.path.abspath(found)
 
 
 def tier_location(url: str, log: str | None = None, keys: Collection[str] = ()) -> str:
