@@ -40,7 +40,7 @@ class OthersWork:
     """
 
     def __init__(self) -> None:
-        _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._began_s, self._at_first_s = time.monotonic(), self._total_s()
 
     def cores(self) -> float:
@@ -54,10 +54,6 @@ class OthersWork:
         own = os.times()
         all_s = _busy_ticks() / os.sysconf("SC_CLK_TCK")
         return all_s - own.user - own.system - own.children_user - own.children_system
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def _reap() -> None:
