@@ -19,6 +19,7 @@ import cramjam
 import lz4.block
 import numpy as np
 import zstandard
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from benchmarks.rows import words
 from benchmarks.timing import alternate
@@ -26,11 +27,13 @@ from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.tables import Bytes
 
 BATCH_BYTES = 256 * 2**10
+TLS_BYTES = 16 * 2**10  # of a record of TLS, at most
 BUFFER_BYTES = 128 * 2**20  # larger than any cache
 APPENDED = mmap.PAGESIZE
 WRITTEN_BYTES = 64 * 2**20
 FLOOR = "floor"
 SYNC = "sync"
+AES = "aes-256-gcm"
 
 Limits = Mapping[str, float]
 """Seconds per byte, or per call."""
@@ -39,7 +42,7 @@ Limits = Mapping[str, float]
 def measure_limits(directory: Path, rounds: int = 5) -> dict[str, float]:
     """Median seconds per unit of each kind of work, on one core. ``directory`` is on the disk to measure."""
     with tempfile.TemporaryFile(dir=directory) as file:
-        amounts = {**_memory(), **_codecs(), **_disk(file)}
+        amounts = {**_memory(), **_codecs(), **_cipher(), **_disk(file)}
         timings = alternate({name: run for name, (_, run) in amounts.items()}, rounds)
     return {name: timings[name].median / amount for name, (amount, _) in amounts.items()} | {FLOOR: 1.0}
 
@@ -72,6 +75,12 @@ def _codecs() -> Measured:
         "zstd decompress": partial(zstandard.ZstdDecompressor().decompress, small),
     }
     return {name: (BATCH_BYTES * 40, partial(_repeat, call, 40)) for name, call in calls.items()}
+
+
+def _cipher() -> Measured:
+    """The cipher that both sides of TLS 1.3 prefer, on its largest records."""
+    encrypt = partial(AESGCM(bytes(32)).encrypt, bytes(12), words(TLS_BYTES).data, None)
+    return {AES: (TLS_BYTES * 640, partial(_repeat, encrypt, 640))}
 
 
 def _disk(file: BinaryIO) -> Measured:
