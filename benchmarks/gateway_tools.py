@@ -1,12 +1,20 @@
-"""Kafka's own performance tools as clients of the gateway's benchmark. Each call starts a JVM and returns seconds."""
+"""Kafka's own performance tools as clients of the gateway's benchmark. Each call returns seconds.
+
+It starts a JVM, unless its ``run`` is that of :class:`WarmTools`.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Self
 
 from tests.support.kafka import kafka_jvm
+
+Run = Callable[..., str]  # a tool and its arguments; returns what it printed
 
 TOOLS = "org.apache.kafka.tools"
 TIMEOUT_S = 300
@@ -15,15 +23,67 @@ TUNED = {"batch.size": "262144", "linger.ms": "20"}  # of a producer
 JVM_OPTIONS = ("-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4")
 
 
+def run_alone(tool: str, *arguments: str) -> str:
+    """Run a tool in a JVM of its own, and return what it printed."""
+    command = [*kafka_jvm.jvm(*JVM_OPTIONS), f"{TOOLS}.{tool}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{tool}: {done.stderr or done.stdout}")
+    return done.stdout
+
+
+class WarmTools:
+    """A JVM that runs tools one after the other, with what it has compiled for those before. A context manager."""
+
+    def __enter__(self) -> Self:
+        command = [*kafka_jvm.jvm(*JVM_OPTIONS), str(Path(__file__).with_name("WarmTools.java"))]
+        self._jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with self._jvm:
+            self._jvm.kill()
+
+    def run(self, tool: str, *arguments: str) -> str:
+        """Run a tool, and return what it printed."""
+        assert self._jvm.stdin is not None
+        assert self._jvm.stdout is not None
+        late = threading.Timer(TIMEOUT_S, self._jvm.kill)
+        late.start()
+        try:
+            print(f"{TOOLS}.{tool}", *arguments, sep="\t", file=self._jvm.stdin, flush=True)
+            return "".join(self._until_end(self._jvm.stdout))
+        finally:
+            late.cancel()
+
+    @staticmethod
+    def _until_end(lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            if line == "END\n":
+                return
+            yield line
+        raise RuntimeError("a tool failed or took too long; its JVM has printed why")
+
+
 def produce(
-    bootstrap: str, topic: str, records: int, record_bytes: int, settings: Mapping[str, str] | None = None
+    bootstrap: str,
+    topic: str,
+    records: int,
+    record_bytes: int,
+    settings: Mapping[str, str] | None = None,
+    config: Path | None = None,
+    run: Run = run_alone,
 ) -> float:
-    """Seconds that ``kafka-producer-perf-test`` takes, with acks=all, from its first record to its last answer."""
+    """Seconds that ``kafka-producer-perf-test`` takes, with acks=all, from its first record to its last answer.
+
+    ``config`` is a file of more settings.
+    """
     properties = {"bootstrap.servers": bootstrap, "acks": "all", **(settings or {})}
-    printed = _run(
+    printed = run(
         "ProducerPerformance",
         *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1"),
         *("--producer-props", *(f"{name}={value}" for name, value in properties.items())),
+        *(("--producer.config", str(config)) if config else ()),
     )
     rate = re.search(rf"^{records} records sent, ([\d.]+) records/sec", printed, re.MULTILINE)
     if rate is None:
@@ -31,12 +91,13 @@ def produce(
     return records / float(rate[1])
 
 
-def consume(bootstrap: str, topic: str, records: int) -> float:
+def consume(bootstrap: str, topic: str, records: int, config: Path | None = None, run: Run = run_alone) -> float:
     """Seconds that ``kafka-consumer-perf-test`` takes, without the time until its group has begun."""
-    printed = _run(
+    printed = run(
         "ConsumerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--messages", str(records)),
         *("--hide-header", "--timeout", "60000"),
+        *(("--consumer.config", str(config)) if config else ()),
     )
     fields = printed.strip().splitlines()[-1].split(", ")
     if int(fields[4]) < records:
@@ -46,16 +107,8 @@ def consume(bootstrap: str, topic: str, records: int) -> float:
 
 def end_to_end(bootstrap: str, topic: str, records: int) -> float:
     """Average seconds from the send of a record of 100 bytes, with acks=all, until a waiting consumer has it."""
-    printed = _run("EndToEndLatency", bootstrap, topic, str(records), "all", "100")
+    printed = run_alone("EndToEndLatency", bootstrap, topic, str(records), "all", "100")
     average = re.search(r"Avg latency: ([\d.]+) ms", printed)
     if average is None:
         raise ValueError(f"no latency: {printed}")
     return float(average[1]) / 1e3
-
-
-def _run(tool: str, *arguments: str) -> str:
-    command = [*kafka_jvm.jvm(*JVM_OPTIONS), f"{TOOLS}.{tool}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{tool}: {done.stderr or done.stdout}")
-    return done.stdout
