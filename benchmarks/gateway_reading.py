@@ -17,18 +17,7 @@ from pathlib import Path
 from benchmarks import gateway_clients, gateway_tools
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.gateway_appends import seen_after
-from benchmarks.gateway_turns import (
-    AGAINST,
-    Measured,
-    Side,
-    Work,
-    cpu_row,
-    in_turn,
-    measured,
-    of_rounds,
-    servers,
-    time_row,
-)
+from benchmarks.gateway_turns import AGAINST, Side, cpu_row, in_turn, of_topic, servers, time_row
 from benchmarks.timing import Timing
 
 RECORDS = 1_000_000
@@ -62,15 +51,6 @@ def reading(setting: Setting, sides: Mapping[str, Side]) -> Iterator[Comparison]
     found = of_topic(both, work, setting.rounds, "three")
     yield time_row(f"{CONSUMERS} consumers, 1 GB", found["synced"], found["kafka"], 0.9, 1.0)
     yield cpu_row(f"{CONSUMERS} consumers", size, found["synced"], found["kafka"], 1.0, 0.8)
-
-
-def of_topic(sides: Mapping[str, Side], work: Work, rounds: int, topic: str) -> dict[str, Measured]:
-    """As :func:`in_turn`, on one topic that is there."""
-    found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
-    for _ in range(rounds + 1):
-        for side, (server, _) in sides.items():
-            found[side].append(measured(server, topic, work))
-    return {side: of_rounds(each[1:]) for side, each in found.items()}
 
 
 def latency(setting: Setting, sides: Mapping[str, Side]) -> Iterator[Comparison]:

@@ -66,6 +66,15 @@ def in_turn(
     return {side: of_rounds(each[1:]) for side, each in found.items()}
 
 
+def of_topic(sides: Mapping[str, Side], work: Work, rounds: int, topic: str) -> dict[str, Measured]:
+    """As :func:`in_turn`, on a topic that is there."""
+    found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
+    for _ in range(rounds + 1):
+        for side, (server, _) in sides.items():
+            found[side].append(measured(server, topic, work))
+    return {side: of_rounds(each[1:]) for side, each in found.items()}
+
+
 def measured(server: Server, topic: str, work: Work) -> tuple[float, float]:
     """Seconds, and CPU seconds of the server. What others wrote is on disk before."""
     os.sync()
