@@ -1,6 +1,7 @@
 """The two servers of the gateway's benchmark, each in a process of its own: ours, and a broker of Kafka 3.9.1.
 
 Both have the number of threads that they have by default; the broker runs with the JVM options of its start script.
+Each listens on an address without a login, and on others if they are given, by their protocols.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from benchmarks.compaction import WarmBroker
 
@@ -29,12 +36,18 @@ DEFAULTS = {
     "log.cleaner.dedupe.buffer.size": str(128 << 20),
     "log.segment.delete.delay.ms": "1000",  # so that deleted topics do not fill the disk
 }
+PROTOCOLS = ",".join(  # of a broker's listeners, by their names
+    ("CONTROLLER:PLAINTEXT", *(f"{each}:{each}" for each in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")))
+)
+SCRAM_ITERATIONS = 4096
 
 
 class Server(ABC):
     """A server that runs. A context manager that ends it."""
 
     bootstrap: str
+    """Where clients connect."""
+
     pid: int
 
     @abstractmethod
@@ -66,23 +79,42 @@ class Server(ABC):
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
 
 
+class AtListener(Server):
+    """A server as clients of another listener find it; topics are still created without a login."""
+
+    def __init__(self, server: Server, address: str) -> None:
+        self.bootstrap, self.pid, self._server = address, server.pid, server
+
+    def stop(self) -> None:
+        """The server ends, not its listener."""
+
+    def _admin(self) -> AdminClient:
+        return self._server._admin()
+
+
 class Gateway(Server):
     """``commitlog gateway`` on an empty directory."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, listeners: Mapping[str, str] | None = None
+    ) -> None:
         options = [f"--config={name}={value}" for name, value in (settings or {}).items()]
         command = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", "gateway"]
-        command += ["--log-dir", str(directory), "--listen", "127.0.0.1:0", *options]
+        command += ["--log-dir", str(directory), "--listen", _listed("PLAINTEXT://127.0.0.1:0", listeners), *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith("listening on "):
             raise RuntimeError(f"the gateway did not start: it printed {line!r}")
-        self.bootstrap, self.pid = line.split()[-1], self._process.pid
+        self.bootstrap, self.pid = line.split()[2].rstrip(","), self._process.pid
 
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(READY_S)
+
+
+def _listed(first: str, listeners: Mapping[str, str] | None) -> str:
+    return ",".join([first, *(f"{protocol}://{address}" for protocol, address in (listeners or {}).items())])
 
 
 class _Broker(WarmBroker):
@@ -95,9 +127,20 @@ class _Broker(WarmBroker):
 class Kafka(Server):
     """A broker with an empty directory."""
 
-    def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
-        self._broker = _Broker(home).start(props={**DEFAULTS, **(settings or {})})
+    def __init__(
+        self, home: Path, settings: Mapping[str, str] | None = None, listeners: Mapping[str, str] | None = None
+    ) -> None:
+        self._broker = _Broker(home)
+        own = {"listeners": _listed(self._broker.own_listeners, listeners), "listener.security.protocol.map": PROTOCOLS}
+        self._broker.start(props={**DEFAULTS, **own, **(settings or {})})
         self.bootstrap, self.pid = self._broker.bootstrap, self._broker.pid
+
+    def add_user(self, name: str, password: str) -> None:
+        """Let a user log in by SCRAM-SHA-512, with as many iterations as ours has by default."""
+        hashed = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
+        user = UserScramCredentialUpsertion(name, hashed, password.encode())
+        admin = self._admin()
+        admin.alter_user_scram_credentials([user])[name].result(ADMIN_S)
 
     def stop(self) -> None:
         self._broker.kill()

@@ -35,6 +35,8 @@ depend on the machine described below. Unless stated otherwise: 2,000,000 rows w
 writes, our side is tuned too (docs/tuning.md); otherwise our side has its defaults.
 Object stores run on the machine of the benchmarks and share its cores; versitygw keeps files, and is built
 by Go once.
+Over TLS and with logins, both servers have the same key and listeners of the same kinds, and the tools run
+in one JVM that stays warm. In the rows without, each run of a tool starts a JVM: do not compare the two.
 
 ```
 make bench                                   run everything and write this page; some 90 minutes
@@ -44,9 +46,9 @@ make bench BENCH_ARGS="reading compaction"   run these parts only; other rows ke
 *Result* is theirs / ours if *required* has `≥`, ours / theirs if it has `≤`, and ours - theirs if it has
 `+ ≤`; *goal* is a stricter target. A *floor* is what Spark itself takes to pass the same rows to or from
 Python, without a log. *Limit* is the least time that our side could take on this machine: the checksums,
-copies, compression and syncs that the operation needs, at the speeds measured in the same run (listed at
-the end), or a floor. *Others* are the cores that other programs used while a part ran: with more than a
-quarter of a core, a part is run again. Parts without it were measured before this was known.
+copies, compression, ciphers and syncs that the operation needs, at the speeds measured in the same run
+(listed at the end), or a floor. *Others* are the cores that other programs used while a part ran: with
+more than a quarter of a core, a part is run again. Parts without it were measured before this was known.
 """
 
 
