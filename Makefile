@@ -6,9 +6,9 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 # Words that make a reader stop; `make lint` finds them in these files.
-WORDED := *.md pyspark_commitlog arrow browse cli clients gateway jobs mirror pipeline protocol registry storage conf docs benchmarks tests
+WORDED := *.md pyspark_commitlog arrow browse classic cli gateway jobs mirror pipeline protocol registry storage conf docs benchmarks tests
 UNCLEAR := [Aa]new|[Mm]eanwhile|[Ww]hoever|[Tt]old of|(that|which) (is|are) none
-COMPILED := pyspark_commitlog arrow browse cli clients gateway jobs mirror pipeline protocol registry storage benchmarks tests/support
+COMPILED := pyspark_commitlog arrow browse classic cli gateway jobs mirror pipeline protocol registry storage benchmarks tests/support
 PYTHON ?= python3.11
 
 # Spark's workers must run the Python of .venv; without this they run the system's.

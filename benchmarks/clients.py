@@ -19,8 +19,8 @@ from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
 from benchmarks.comparison import Comparison, Setting
 from benchmarks.gateway_servers import Kafka
 from benchmarks.timing import Timing
-from pyspark_commitlog.clients.producer import Producer, ProducerData
-from pyspark_commitlog.clients.streams import ConsumerConnector
+from pyspark_commitlog.classic.producer import Producer, ProducerData
+from pyspark_commitlog.classic.streams import ConsumerConnector
 
 AGAINST = "kafka-python"
 RECORDS = 200_000

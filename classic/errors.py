@@ -1,4 +1,4 @@
-"""The errors of clients. A wrong setting raises InvalidConfigError of ``storage``, as everywhere."""
+"""The errors of producers and consumers. A wrong setting raises InvalidConfigError of ``storage``, as everywhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..storage import LogStoreError
 
 
 class ClientError(LogStoreError):
-    """Base of the errors of ``clients``."""
+    """Base of the errors of producers and consumers."""
 
 
 class BrokerUnreachableError(ClientError):

@@ -163,8 +163,8 @@ def _until_signal(level: LogLevel) -> Ended:
 
 def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, log_level: LogLevel, *, dry_run: bool) -> None:
     """Serves a log of 0.7 to its clients."""
-    from ..gateway.kafka_0_7.config import PositionGatewayConfig  # noqa: PLC0415
-    from ..gateway.kafka_0_7.server import PositionGateway  # noqa: PLC0415
+    from ..classic.gateway_0_7.config import PositionGatewayConfig  # noqa: PLC0415
+    from ..classic.gateway_0_7.server import PositionGateway  # noqa: PLC0415
 
     if listen is not None:
         given["hostname"], given["port"] = parse_address("--listen", listen)

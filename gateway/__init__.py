@@ -5,6 +5,6 @@ protocol; ``security/`` has logins and rules, ``quotas/`` how much clients may u
 finds what others appended, ``tiers/`` reads what only a tier has; ``groups/`` coordinates consumers, with
 ``consumer_groups/`` those of Kafka 4, and ``transactions/`` transactional producers; ``cluster/`` knows the other
 gateways; ``handlers/`` answer requests, and ``turns/`` small Produce requests together; ``threads/`` has threads with
-timers, ``children/`` processes beside the server; ``kafka_0_7/`` is a server of its own, for logs and clients of Kafka
-0.7. Of ``storage`` it uses what ``storage/__init__.py`` exports. It needs the extra ``[gateway]``.
+timers, ``children/`` processes beside the server. Of ``storage`` it uses what ``storage/__init__.py`` exports. It needs
+the extra ``[gateway]``. The server for clients of Kafka 0.7 is ``classic/gateway_0_7/``.
 """

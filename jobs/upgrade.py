@@ -16,19 +16,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pyspark_commitlog.classic.upgrade.run import UpgradeRun, upgrade_partitions
 from pyspark_commitlog.pipeline.job.command_line import Parser, exit_code
 from pyspark_commitlog.pipeline.job.stderr import errors_apart
 from pyspark_commitlog.pipeline.locations import local_directory
 from pyspark_commitlog.pipeline.maintenance.run import job_runner, show
-from pyspark_commitlog.storage import (
-    LogConfig,
-    LogStoreError,
-    UpgradeRun,
-    log_to_stderr,
-    parse_pairs,
-    text_of,
-    upgrade_partitions,
-)
+from pyspark_commitlog.storage import LogConfig, LogStoreError, log_to_stderr, parse_pairs, text_of
 
 NAME = "upgrade"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..clients.errors import BrokerError, BrokerUnreachableError, MalformedAnswerError
+from ..classic.errors import BrokerError, BrokerUnreachableError, MalformedAnswerError
 from ..registry.errors import RegistryError
 from ..storage import LogStoreError
 

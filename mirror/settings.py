@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..clients.wire.connection import Address
+from ..classic.wire.connection import Address
 from ..storage import InvalidConfigError, InvalidTopicError, check_topic_name, did_you_mean
 from .brokers.cluster import Cluster
 from .progress import progress_topic

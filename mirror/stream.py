@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Any
 
-from ..storage import FetchAnswer, Forwarded, PositionAnswer
+from ..classic.upgrade.forwarding import PositionAnswer
+from ..storage import FetchAnswer, Forwarded
 from .arrivals import Arrivals, Piece
 from .brokers.requests import EARLIEST, LATEST
 from .errors import MirrorError, RetriableError

@@ -9,18 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..clients.topic_filters import TopicFilter
-from ..storage import (
-    FetchAnswer,
-    Forwarded,
-    InvalidConfigError,
-    PositionAnswer,
-    Records,
-    forwarded,
-    forwarded_by,
-    forwarded_messages,
-    partitions_of,
-)
+from ..classic.topic_filters import TopicFilter
+from ..classic.upgrade.forwarding import PositionAnswer, forwarded_messages
+from ..storage import FetchAnswer, Forwarded, InvalidConfigError, Records, forwarded, forwarded_by, partitions_of
 from .progress import PREFIX
 from .sources.port import BrokerPartition, SourcePartition
 from .targets.port import Taking

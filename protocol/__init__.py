@@ -3,5 +3,5 @@
 ``apis`` is the table of requests and versions. ``bodies`` reads and writes them with the library kio, which no other
 module imports; ``old`` has the versions that kio lacks. Produce and Fetch carry all records, so for speed the gateway
 reads and writes them without kio, by ``produce`` and ``fetch``. ``errors`` has Kafka's codes for the errors of
-``storage``. ``kafka_0_7`` is the protocol of Kafka 0.7.
+``storage``. The requests of Kafka 0.7 are ``classic/requests_0_7``.
 """

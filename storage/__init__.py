@@ -93,7 +93,6 @@ if TYPE_CHECKING:
     )
     from .directory.log_directory import ROOT_LOCK_FILE as ROOT_LOCK_FILE, TOPICS_FILE as TOPICS_FILE
     from .directory.manager import LogManager as LogManager
-    from .directory.position_topics import PositionTopics as PositionTopics
     from .directory.protected_topics import (
         COORDINATOR_TOPICS as COORDINATOR_TOPICS,
         INTERNAL_TOPICS as INTERNAL_TOPICS,
@@ -162,6 +161,7 @@ if TYPE_CHECKING:
         text_of as text_of,
     )
     from .extras import MissingExtraError as MissingExtraError, needs_extra as needs_extra
+    from .file_times import offsets_before as offsets_before
     from .filesystem.holders import lock_holders as lock_holders
     from .filesystem.local import LocalFileSystem as LocalFileSystem
     from .filesystem.locks import this_process as this_process
@@ -265,12 +265,6 @@ if TYPE_CHECKING:
         GroupValue as GroupValue,
     )
     from .groups.states import GroupDescription as GroupDescription, GroupMember as GroupMember
-    from .kafka_0_7.directory import PositionLogDirectory as PositionLogDirectory
-    from .kafka_0_7.entries import Entries as Entries, encode_set as encode_set, messages_in as messages_in
-    from .kafka_0_7.log import PositionLog as PositionLog
-    from .kafka_0_7.offsets import offsets_before as offsets_before, offsets_without_log as offsets_without_log
-    from .kafka_0_7.reader import PositionLogReader as PositionLogReader
-    from .kafka_0_7.settings import PositionLogSettings as PositionLogSettings
     from .kernels.loading import are_being_compiled as are_being_compiled
     from .kernels.murmur2 import partitions_of as partitions_of
     from .kernels.produce.tables import (
@@ -452,9 +446,6 @@ if TYPE_CHECKING:
     from .transfer.new_names import NewNames as NewNames
     from .transfer.pieces import CopiedPartition as CopiedPartition
     from .transfer.snapshots import restore_log as restore_log, snapshot_log as snapshot_log
-    from .upgrade.forwarding import PositionAnswer as PositionAnswer, forwarded_messages as forwarded_messages
-    from .upgrade.position_table import PositionTable as PositionTable
-    from .upgrade.run import UpgradeRun as UpgradeRun, upgrade_partitions as upgrade_partitions
     from .verdicts import Finding as Finding, Verdict as Verdict
     from .writing.append_info import AppendInfo as AppendInfo
     from .writing.checks.checked_batch import (
@@ -558,7 +549,6 @@ else:
             "directory.given_settings": ["DescribedSetting", "described_settings"],
             "directory.log_directory": ["ROOT_LOCK_FILE", "TOPICS_FILE"],
             "directory.manager": ["LogManager"],
-            "directory.position_topics": ["PositionTopics"],
             "directory.protected_topics": ["COORDINATOR_TOPICS", "INTERNAL_TOPICS", "check_takes_records"],
             "directory.remote_tier": ["remote_offsets"],
             "directory.snapshots.manifest": ["LOG_FOLDER", "Snapshot"],
@@ -616,6 +606,7 @@ else:
                 "text_of",
             ],
             "extras": ["MissingExtraError", "needs_extra"],
+            "file_times": ["offsets_before"],
             "filesystem.holders": ["lock_holders"],
             "filesystem.local": ["LocalFileSystem"],
             "filesystem.locks": ["this_process"],
@@ -677,12 +668,6 @@ else:
             "groups.lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
             "groups.offsets": ["CommittedOffset", "GroupKey", "GroupOffsets", "GroupValue"],
             "groups.states": ["GroupDescription", "GroupMember"],
-            "kafka_0_7.directory": ["PositionLogDirectory"],
-            "kafka_0_7.entries": ["Entries", "encode_set", "messages_in"],
-            "kafka_0_7.log": ["PositionLog"],
-            "kafka_0_7.offsets": ["offsets_before", "offsets_without_log"],
-            "kafka_0_7.reader": ["PositionLogReader"],
-            "kafka_0_7.settings": ["PositionLogSettings"],
             "kernels.loading": ["are_being_compiled"],
             "kernels.murmur2": ["partitions_of"],
             "kernels.produce.tables": [
@@ -820,9 +805,6 @@ else:
             "transfer.new_names": ["NewNames"],
             "transfer.pieces": ["CopiedPartition"],
             "transfer.snapshots": ["restore_log", "snapshot_log"],
-            "upgrade.forwarding": ["PositionAnswer", "forwarded_messages"],
-            "upgrade.position_table": ["PositionTable"],
-            "upgrade.run": ["UpgradeRun", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],
             "writing.append_info": ["AppendInfo"],
             "writing.checks.checked_batch": [

@@ -22,7 +22,7 @@ RELATIVE = (
     "pipeline",
     "gateway",
     "registry",
-    "clients",
+    "classic",
     "mirror",
     "protocol",
     "browse",
@@ -37,7 +37,7 @@ FLOORS = {
     "storage": """
         tiering
         backup
-        upgrade transfer erasure filtering
+        transfer erasure filtering
         maintenance
         transactions
         groups finding remote_metadata
@@ -48,10 +48,11 @@ FLOORS = {
         writing
         reading verify
         recovery key_filters
-        segment dump kafka_0_7 topic_rules
+        segment dump topic_rules
         format log_lines
         node_config
         config filesystem prefetch text paths classes extras bytes_read
+        file_times
         kernels errors clock verdicts
         """,
     "storage/writing": """
@@ -87,7 +88,7 @@ FLOORS = {
     "gateway": """
         pytest_plugin
         metrics_server
-        server metrics check kafka_0_7
+        server metrics check
         handlers parts announcement
         context
         transactions
@@ -107,12 +108,13 @@ FLOORS = {
         port
         errors
         """,
-    "clients": """
+    "classic": """
         producer
         streams
         consumer zookeeper_groups
-        wire topic_filters named_settings
-        errors
+        wire gateway_0_7 upgrade topic_filters named_settings
+        log_0_7
+        requests_0_7 errors
         """,
     "mirror": """
         run
@@ -130,7 +132,7 @@ FLOORS = {
         produce fetch errors headers
         bodies
         decoding old writing
-        apis reading kafka_0_7
+        apis reading
         """,
     "browse": """
         server
@@ -159,26 +161,30 @@ HEIGHT = {
     for room in floor.split()
 }
 
-# What a folder may import of the others: of storage only its face.
+# What a folder may import of the others: of storage only its face. The wing `classic` is above the servers, and below
+# what reads the logs and servers of all times; what is below it does not know it.
 ALLOWED = {
     "storage": {"storage"},
     "arrow": {"storage", "arrow"},
-    "pipeline": {"storage", "arrow", "clients", "mirror", "pipeline"},
-    "jobs": {"storage", "arrow", "pipeline", "jobs"},
+    "pipeline": {"storage", "arrow", "classic", "mirror", "pipeline"},
+    "jobs": {"storage", "arrow", "classic", "pipeline", "jobs"},
     "registry": {"storage", "registry"},
     "protocol": {"storage", "protocol"},
     "gateway": {"storage", "registry", "protocol", "gateway"},
-    "clients": {"storage", "registry", "protocol", "clients"},
-    "mirror": {"storage", "registry", "protocol", "clients", "mirror"},
+    "classic": {"storage", "registry", "protocol", "gateway", "classic"},
+    "mirror": {"storage", "registry", "protocol", "classic", "mirror"},
     "browse": {"storage", "browse"},
     # Of these, storage alone outside of functions.
-    "cli": {"storage", "arrow", "clients", "mirror", "pipeline", "registry", "gateway", "browse", "jobs", "cli"},
-    PACKAGE: {"storage", "arrow", "pipeline", "gateway"},
+    "cli": {"storage", "arrow", "classic", "mirror", "pipeline", "registry", "gateway", "browse", "jobs", "cli"},
+    PACKAGE: {"storage", "arrow", "classic", "pipeline", "gateway"},
 }
+
+# What is made of the parts of storage, and so imports its rooms: the log of Kafka 0.7 and its upgrade.
+OF_PARTS = ("classic/log_0_7/", "classic/upgrade/")
 
 LATE = (
     "arrow",
-    "clients",
+    "classic",
     "mirror",
     "pipeline",
     "gateway",
@@ -216,8 +222,8 @@ PLACES = {
     ),
     "kazoo": ("registry/zookeeper.py", "tests/registry/"),
     "confluent_kafka": (
-        "clients/producer/targets/todays_wire.py",
-        "clients/streams/todays_wire.py",
+        "classic/producer/targets/todays_wire.py",
+        "classic/streams/todays_wire.py",
         "tests/",
         "benchmarks/",
     ),
@@ -238,7 +244,8 @@ BY_STRING = (
     "storage/classes.py",
 )
 
-# Files and time reach storage/ through two ports; the kernels find a folder for compiled code, which is no log's.
+# Files and time reach storage/, and what is made of its parts, through two ports; the kernels find a folder for
+# compiled code, which is no log's.
 PORTS = ("storage/filesystem/", "storage/clock.py")
 BEHIND_PORTS = {"os", "mmap", "time", "fcntl", "pathlib", "shutil"}
 EXCEPTED = ("storage/kernels/compiling.py", "pathlib")
@@ -308,7 +315,7 @@ def violations(path: str, source: str) -> list[str]:
         for one in imports(path, tree)
         for fault in faults_of(path, one)
     ]
-    if path.startswith("storage/") and not path.startswith(PORTS):
+    if path.startswith(("storage/", *OF_PARTS)) and not path.startswith(PORTS):
         found += [f"{path}:{line}: open() only behind the ports" for line in calls_of_open(tree)]
     return found
 
@@ -321,7 +328,8 @@ def faults_of(path: str, one: Import) -> Iterator[str]:
         yield f"is imported as {PACKAGE}.{top}: a person's own folder of that name would be taken instead"
     if top in PLACES and not path.startswith(PLACES[top]):
         yield f"{top} only in {', '.join(PLACES[top])}"
-    if top in BEHIND_PORTS and path.startswith("storage/") and not path.startswith(PORTS) and (path, top) != EXCEPTED:
+    uses_ports = path.startswith(("storage/", *OF_PARTS)) and not path.startswith(PORTS)
+    if top in BEHIND_PORTS and uses_ports and (path, top) != EXCEPTED:
         yield f"only in {' and '.join(PORTS)}"
     if one.name == ("importlib", "import_module") and path.startswith(FOLDERS) and path not in BY_STRING:
         yield "imports by a string, which tools cannot follow"
@@ -342,7 +350,7 @@ def faults_inside(path: str, one: Import) -> Iterator[str]:
         yield f"{home} imports only from {', '.join(sorted(ALLOWED[home]))}"
     elif home == folder and (faults := list(faults_of_height(path, one.name[1:]))):
         yield from faults
-    elif folder == "storage" != home and (folder, room) in HEIGHT:
+    elif folder == "storage" != home and (folder, room) in HEIGHT and not path.startswith(OF_PARTS):
         yield "storage/__init__.py has the public names"
     elif home == "cli" and folder in LATE and not (one.in_function or one.for_types):
         yield f"the cli imports {folder} only inside functions"
@@ -566,6 +574,21 @@ REFUSED = {
     "a job imports relatively": ("jobs/retain.py", "from . import demo"),
     "the cli imports pipeline with itself": ("cli/__init__.py", "from ..pipeline import job"),
     "the cli imports gateway with itself": ("cli/gateway.py", "from ..gateway import Gateway"),
+    "the log imports that of Kafka 0.7": (
+        "storage/finding/search.py",
+        "from ...classic.log_0_7.topics import PositionTopics",
+    ),
+    "the gateway imports that of Kafka 0.7": (
+        "gateway/server.py",
+        "from ..classic.gateway_0_7.server import PositionGateway",
+    ),
+    "an old producer reaches into storage": ("classic/producer/producer.py", "from ...storage.writing.log import Log"),
+    "os in the log of Kafka 0.7": ("classic/log_0_7/log.py", "from os import fsync"),
+    "open in the log of Kafka 0.7": ("classic/log_0_7/log.py", "def f(path):\n    return open(path)"),
+    "the cli imports the log of Kafka 0.7 with itself": (
+        "cli/reading/positions.py",
+        "from ...classic.log_0_7.topics import PositionTopics",
+    ),
     "the gateway imports pipeline": ("gateway/server.py", "from ..pipeline import job"),
     "the gateway reaches into storage": ("gateway/server.py", "from ..storage.writing.log import Log"),
     "the protocol imports the gateway": ("protocol/headers.py", "from ..gateway import Gateway"),
@@ -618,6 +641,14 @@ ACCEPTED = {
     "pipeline imports itself and Spark": (
         "pipeline/write/task.py",
         "from pyspark.sql import DataFrame\nfrom ..read import Options",
+    ),
+    "the log of Kafka 0.7 is made of the rooms of storage": (
+        "classic/log_0_7/log.py",
+        "from ...storage.filesystem.port import FileSystem",
+    ),
+    "the gateway of Kafka 0.7 is made of the rooms of the gateway": (
+        "classic/gateway_0_7/server.py",
+        "from ...gateway.network.acceptor import Acceptor",
     ),
     "the cli imports pipeline in a command": (
         "cli/reading/cat.py",

@@ -9,7 +9,8 @@ from typing import Self
 
 import numpy as np
 
-from ...storage import Codec, CorruptionError, Entries, messages_in
+from ...storage import Codec, CorruptionError
+from ..log_0_7.entries import Entries, messages_in
 from .content import Content, Writable
 from .message_sets import MessageSet
 from .messages import Message, PositionColumns

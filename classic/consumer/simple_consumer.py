@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
-from ...protocol import kafka_0_7
 from ...protocol.apis import ApiKey
 from ...storage import InvalidConfigError, TopicPartition
+from .. import requests_0_7
 from ..errors import ClientError
 from ..wire import calls
 from ..wire.broker import Broker
@@ -185,11 +185,11 @@ class _Positions:
 
     def fetch(self, asked: Sequence[FetchRequest]) -> Sequence[PositionMessageSet]:
         if len(asked) == 1:
-            return [_position_set(self._broker.fetch(kafka_0_7.Fetch(*asked[0])))]
-        return [_position_set(each) for each in self._broker.multi_fetch([kafka_0_7.Fetch(*each) for each in asked])]
+            return [_position_set(self._broker.fetch(requests_0_7.Fetch(*asked[0])))]
+        return [_position_set(each) for each in self._broker.multi_fetch([requests_0_7.Fetch(*each) for each in asked])]
 
     def offsets_before(self, place: TopicPartition, time_ms: int, most: int) -> list[int]:
-        return self._broker.offsets_before(kafka_0_7.Offsets(*place, time_ms, most))
+        return self._broker.offsets_before(requests_0_7.Offsets(*place, time_ms, most))
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int], storage: Storage) -> None:
         raise self._unknown()

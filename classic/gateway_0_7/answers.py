@@ -12,16 +12,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from ...protocol.kafka_0_7 import HEAD, RANDOM_PARTITION, Code, Fetch, FrameReader, Key, Offsets, Produce
-from ...storage import (
-    InvalidTopicError,
-    OffsetOutOfRangeError,
-    PositionLogDirectory,
-    RecordTooLargeError,
-    UnknownTopicOrPartitionError,
-    offsets_without_log,
-)
-from ..network.file_slice import FileSlice, Part, release
+from ...gateway.network.file_slice import FileSlice, Part, release
+from ...storage import InvalidTopicError, OffsetOutOfRangeError, RecordTooLargeError, UnknownTopicOrPartitionError
+from ..log_0_7.directory import PositionLogDirectory
+from ..log_0_7.log import offsets_without_log
+from ..requests_0_7 import HEAD, RANDOM_PARTITION, Code, Fetch, FrameReader, Key, Offsets, Produce
 
 logger = logging.getLogger(__name__)
 

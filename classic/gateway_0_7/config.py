@@ -16,11 +16,11 @@ from ...storage import (
     Between,
     InvalidConfigError,
     Key,
-    PositionLogSettings,
     did_you_mean,
     is_loopback,
     keys_of,
 )
+from ..log_0_7.settings import PositionLogSettings
 
 PORT = 6667
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ...gateway.cluster.registration import OF_0_7, Registration
 from ...registry import kafka_nodes
 from ...registry.kafka_nodes import Endpoint
 from ...registry.operations import register
 from ...registry.port import Registry
-from ...storage import Address, Clock, PositionLogDirectory
-from ..cluster.registration import OF_0_7, Registration
+from ...storage import Address, Clock
+from ..log_0_7.directory import PositionLogDirectory
 
 KAFKA = (0, 7)
 LOOK_S = 0.5

@@ -7,19 +7,20 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from ...protocol.kafka_0_7 import MalformedFrameError
+from ...gateway.network.acceptor import Acceptor, listening
+from ...gateway.network.exchange import Exchange
+from ...gateway.network.limits.admission import Admission, AdmissionLimits
+from ...gateway.network.limits.clients import Limits, Terms
+from ...gateway.network.limits.memory import RequestMemory
+from ...gateway.network.limits.pace import LeastRate
+from ...gateway.network.limits.quota import Quota
+from ...gateway.network.processor import Processor
+from ...gateway.threads.worker import Worker
 from ...registry.opening import open_registry
 from ...registry.port import Registry
-from ...storage import Address, Clock, LogStoreError, PositionLogDirectory
-from ..network.acceptor import Acceptor, listening
-from ..network.exchange import Exchange
-from ..network.limits.admission import Admission, AdmissionLimits
-from ..network.limits.clients import Limits, Terms
-from ..network.limits.memory import RequestMemory
-from ..network.limits.pace import LeastRate
-from ..network.limits.quota import Quota
-from ..network.processor import Processor
-from ..threads.worker import Worker
+from ...storage import Address, Clock, LogStoreError
+from ..log_0_7.directory import PositionLogDirectory
+from ..requests_0_7 import MalformedFrameError
 from .answers import Answers
 from .config import PositionGatewayConfig
 from .registrations import LOOK_S, Registrations

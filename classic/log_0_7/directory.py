@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
-from ..clock import Clock, SystemClock
-from ..errors import (
+from ...storage.clock import Clock, SystemClock
+from ...storage.errors import (
     LogDirLockedError,
     LogStoreError,
     NotALogDirError,
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from ..filesystem.holders import lock_holders
-from ..filesystem.local import LocalFileSystem
-from ..filesystem.operations import make_directory_durably
-from ..filesystem.port import FileSystem, Lock
+from ...storage.filesystem.holders import lock_holders
+from ...storage.filesystem.local import LocalFileSystem
+from ...storage.filesystem.operations import make_directory_durably
+from ...storage.filesystem.port import FileSystem, Lock
 from .log import PositionLog
 from .names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, check_topic, directory_name, partition_of
 from .retention import retain

@@ -18,20 +18,20 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from ..config import DECOMPRESSED_BYTES_MAX
-from ..errors import (
+from ...storage.config import DECOMPRESSED_BYTES_MAX
+from ...storage.errors import (
     CorruptionError,
     CorruptRecordError,
     InvalidRecordError,
     RecordTooLargeError,
     UnsupportedMagicError,
 )
-from ..format.checksums import crc32, of_parts
-from ..format.compression import compress, decompress
-from ..format.constants import Codec
-from ..format.tables import Bytes, Int64s
-from ..kernels import scan, stop_reasons
-from ..kernels.arrays import frozen
+from ...storage.format.checksums import crc32, of_parts
+from ...storage.format.compression import compress, decompress
+from ...storage.format.constants import Codec
+from ...storage.format.tables import Bytes, Int64s
+from ...storage.kernels import scan, stop_reasons
+from ...storage.kernels.arrays import frozen
 
 SIZE_BYTES = 4  # before each message
 MESSAGE_BYTES_MIN = 5  # magic and checksum of magic 0

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptionError
-from ..filesystem.operations import is_zero
-from ..filesystem.port import File
-from ..format.checksums import crc32
-from ..format.tables import Bytes, Int64s
-from ..kernels import stop_reasons
+from ...storage.errors import CorruptionError
+from ...storage.filesystem.operations import is_zero
+from ...storage.filesystem.port import File
+from ...storage.format.checksums import crc32
+from ...storage.format.tables import Bytes, Int64s
+from ...storage.kernels import stop_reasons
 from .entries import ENTRY_BYTES_MIN, MESSAGE_BYTES_MIN, SIZE_BYTES, as_buffer
 from .segments import Rest, end_of, rest_after, windows
 

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import NamedTuple
 
-from ..clock import Clock
-from ..errors import StorageError
-from ..filesystem.operations import make_directory_durably, not_a_link
-from ..filesystem.port import FileSystem
+from ...storage.clock import Clock
+from ...storage.errors import StorageError
+from ...storage.file_times import EARLIEST, LATEST, SegmentTime, offsets_before
+from ...storage.filesystem.operations import make_directory_durably, not_a_link
+from ...storage.filesystem.port import FileSystem
 from .entries import checked_set
 from .last_file import recover, warn_of_bad_end
 from .names import segment_name
-from .offsets import SegmentTime, offsets_before
 from .segments import Segment, open_segments, segment_at
 from .settings import PositionLogSettings
 
@@ -195,7 +195,7 @@ class PositionLog:
     def offsets_before(self, time_ms: int, count: int) -> list[int]:
         """Returns up to ``count`` positions at which files began at or before a time, the latest first.
 
-        See :func:`.offsets.offsets_before`.
+        See :func:`.file_times.offsets_before`.
         """
         segments = self._segments
         times = [SegmentTime(each.start, self._modified_ms(each)) for each in segments]
@@ -244,3 +244,8 @@ class PositionLog:
         finally:
             for segment in self._segments:
                 segment.file.close()
+
+
+def offsets_without_log(time_ms: int) -> list[int]:
+    """Returns 0.7's answer for a partition without a log: [0] for the latest and the earliest."""
+    return [0] if time_ms in (LATEST, EARLIEST) else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..config import INT64_MAX
-from ..errors import InvalidTopicError, NotALogDirError
+from ...storage.config import INT64_MAX
+from ...storage.errors import InvalidTopicError, NotALogDirError
 
 SUFFIX = ".kafka"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"  # the directory was closed in order; missing while a process writes

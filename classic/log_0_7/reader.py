@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from ..config import DECOMPRESSED_BYTES_MAX
-from ..errors import CorruptionError, InvalidOffsetError, OffsetOutOfRangeError, SegmentRemovedError
-from ..filesystem.local import LocalFileSystem
-from ..filesystem.port import FileSystem
-from ..format.tables import Records
+from ...storage.config import DECOMPRESSED_BYTES_MAX
+from ...storage.errors import CorruptionError, InvalidOffsetError, OffsetOutOfRangeError, SegmentRemovedError
+from ...storage.filesystem.local import LocalFileSystem
+from ...storage.filesystem.port import FileSystem
+from ...storage.format.tables import Records
 from .last_file import check_tail
 from .records import records_of
 from .segments import Segment, Window, end_of, open_segments, rest_after, segment_at, windows

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from ..config import DECOMPRESSED_BYTES_MAX
-from ..format.constants import NO_TIMESTAMP, TimestampType
-from ..format.tables import BinaryColumn, Bytes, Int64s, Records
-from ..kernels import memory
-from ..kernels.arrays import frozen
+from ...storage.config import DECOMPRESSED_BYTES_MAX
+from ...storage.format.constants import NO_TIMESTAMP, TimestampType
+from ...storage.format.tables import BinaryColumn, Bytes, Int64s, Records
+from ...storage.kernels import memory
+from ...storage.kernels.arrays import frozen
 from .entries import Entries, Part
 
 TABLE_BYTES = 16 << 20  # limit of payloads in one table; a single compressed message may have more

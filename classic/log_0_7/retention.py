@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..clock import Clock
+from ...storage.clock import Clock
 from .log import PositionLog
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..bytes_read import count_passed
-from ..errors import CorruptionError, InvalidConfigError, SegmentRemovedError
-from ..format.files.file_names import TopicPartition
-from ..format.tables import Records
-from ..kafka_0_7.reader import PositionLogReader
-from ..reading.fetch import ALL_TIMES
-from .bounds import Bounds
-from .conditions import Condition
-from .partition_search import Report, Unsearched
+from ...storage.bytes_read import count_passed
+from ...storage.errors import CorruptionError, InvalidConfigError, SegmentRemovedError
+from ...storage.finding.bounds import Bounds
+from ...storage.finding.conditions import Condition
+from ...storage.finding.partition_search import Report, Unsearched
+from ...storage.format.files.file_names import TopicPartition
+from ...storage.format.tables import Records
+from ...storage.reading.fetch import ALL_TIMES
+from .reader import PositionLogReader
 
 
 class PositionSearch:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..errors import CorruptionError, MissingSegmentError, OffsetOutOfRangeError, SegmentRemovedError
-from ..filesystem.port import File, FileSystem
-from ..kernels import stop_reasons
+from ...storage.errors import CorruptionError, MissingSegmentError, OffsetOutOfRangeError, SegmentRemovedError
+from ...storage.filesystem.port import File, FileSystem
+from ...storage.kernels import stop_reasons
 from .entries import HEAD_BYTES, SIZE_BYTES, Entries, as_buffer, why_no_entry
 from .names import SUFFIX, segment_start
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ..config import ANYTHING, DECOMPRESSED_BYTES_MAX, INT, LONG, Between, Key, Kind, keys_of
-from ..errors import InvalidConfigError, did_you_mean
+from ...storage.config import ANYTHING, DECOMPRESSED_BYTES_MAX, INT, LONG, Between, Key, Kind, keys_of
+from ...storage.errors import InvalidConfigError, did_you_mean
 
 HOUR_MS = 3_600_000
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from ..errors import NotALogDirError, UnknownTopicOrPartitionError, did_you_mean
-from ..filesystem.local import LocalFileSystem
-from ..filesystem.port import FileSystem
-from ..format.files.file_names import TopicPartition
-from ..kafka_0_7.directory import position_partitions
-from ..kafka_0_7.reader import PositionLogReader
-from ..paths import local_path
-from .topics_file import TopicDescription
+from ...storage.directory.topics_file import TopicDescription
+from ...storage.errors import NotALogDirError, UnknownTopicOrPartitionError, did_you_mean
+from ...storage.filesystem.local import LocalFileSystem
+from ...storage.filesystem.port import FileSystem
+from ...storage.format.files.file_names import TopicPartition
+from ...storage.paths import local_path
+from .directory import position_partitions
+from .reader import PositionLogReader
+
+if TYPE_CHECKING:
+    from ...storage.finding.bounds import Bounds
+    from ...storage.finding.conditions import Condition
+    from ...storage.finding.partition_search import Report
+    from .search import PositionSearch
 
 
 class PositionTopics:
@@ -59,8 +66,11 @@ class PositionTopics:
             )
         return PositionLogReader(self.paths[TopicPartition(topic, partition)], self._filesystem)
 
+    def search(
+        self, partition: TopicPartition, condition: Condition, bounds: Bounds, report: Report, *, newest_first: bool
+    ) -> PositionSearch:
+        """Opens a search in a partition, for :class:`Search`. Raises errors like :class:`PositionSearch`."""
+        from .search import PositionSearch  # noqa: PLC0415  loads what reads today's logs
 
-def is_of_0_7(filesystem: FileSystem, directory: str) -> bool:
-    """Whether a directory has partitions with files of 0.7."""
-    names = position_partitions(filesystem, directory)
-    return any(file.endswith(".kafka") for name in names for file in filesystem.list(f"{directory}/{name}"))
+        reader = self.open_reader(*partition)
+        return PositionSearch(partition, reader, condition, bounds, report, newest_first=newest_first)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptionError
-from ..format.constants import Codec
-from ..format.tables import Records
-from ..kafka_0_7.entries import Entries
-from ..kafka_0_7.records import records_of
-from ..writing.forwarding import Forwarded, Placing, forwarded_records
+from ...storage.errors import CorruptionError
+from ...storage.format.constants import Codec
+from ...storage.format.tables import Records
+from ...storage.writing.forwarding import Forwarded, Placing, forwarded_records
+from ..log_0_7.entries import Entries
+from ..log_0_7.records import records_of
 
 _COLUMNS = ("key", "value")
 

@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptionError, ProgressMismatchError
-from ..filesystem.operations import make_own_directory, parent_of, remove_tree
-from ..filesystem.port import FileSystem
-from ..format.constants import TimestampType
-from ..format.files import file_names
-from ..format.tables import Records
-from ..kafka_0_7.reader import PositionLogReader
-from ..reading.aborted import Isolation
-from ..writing.log import Log
+from ...storage.errors import CorruptionError, ProgressMismatchError
+from ...storage.filesystem.operations import make_own_directory, parent_of, remove_tree
+from ...storage.filesystem.port import FileSystem
+from ...storage.format.constants import TimestampType
+from ...storage.format.files import file_names
+from ...storage.format.tables import Records
+from ...storage.reading.aborted import Isolation
+from ...storage.writing.log import Log
+from ..log_0_7.reader import PositionLogReader
 from .position_table import PositionTableWriter, Row, read_rows
 
 

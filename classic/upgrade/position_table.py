@@ -13,10 +13,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from ..errors import CorruptCheckpointError, OffsetOutOfRangeError
-from ..filesystem.operations import parent_of
-from ..filesystem.port import FileSystem
-from ..format.tables import Int64s
+from ...storage.errors import CorruptCheckpointError, OffsetOutOfRangeError
+from ...storage.filesystem.operations import parent_of
+from ...storage.filesystem.port import FileSystem
+from ...storage.format.tables import Int64s
 
 HEADING = b"position,offset\n"
 READ_BYTES = 1 << 20

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..clock import Clock, SystemClock
-from ..directory.manager import LogManager
-from ..errors import CorruptionError, InvalidConfigError, LogDirLockedError, LogStoreError, NotALogDirError
-from ..filesystem.holders import lock_holders
-from ..filesystem.local import LocalFileSystem
-from ..filesystem.operations import make_directory_durably
-from ..filesystem.port import FileSystem, Lock
-from ..format.files.file_names import TopicPartition
-from ..kafka_0_7.directory import position_partitions
-from ..kafka_0_7.reader import PositionLogReader
-from ..maintenance.outcome import OutcomeStatus, PartitionOutcome
-from ..maintenance.run import Runner
-from ..text import counted
+from ...storage.clock import Clock, SystemClock
+from ...storage.directory.manager import LogManager
+from ...storage.errors import CorruptionError, InvalidConfigError, LogDirLockedError, LogStoreError, NotALogDirError
+from ...storage.filesystem.holders import lock_holders
+from ...storage.filesystem.local import LocalFileSystem
+from ...storage.filesystem.operations import make_directory_durably
+from ...storage.filesystem.port import FileSystem, Lock
+from ...storage.format.files.file_names import TopicPartition
+from ...storage.maintenance.outcome import OutcomeStatus, PartitionOutcome
+from ...storage.maintenance.run import Runner
+from ...storage.text import counted
+from ..log_0_7.directory import position_partitions
+from ..log_0_7.reader import PositionLogReader
 from .partition import Copied, PartitionCopy
 
 LOCK_FILE = ".lock"

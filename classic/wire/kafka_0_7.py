@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from ...protocol.kafka_0_7 import (
+from ...storage import CorruptRecordError, LogStoreError, OffsetOutOfRangeError
+from ..errors import BrokerError, MalformedAnswerError
+from ..requests_0_7 import (
     Code,
     Fetch,
     MalformedFrameError,
@@ -19,8 +21,6 @@ from ...protocol.kafka_0_7 import (
     encode_offsets,
     encode_produce,
 )
-from ...storage import CorruptRecordError, LogStoreError, OffsetOutOfRangeError
-from ..errors import BrokerError, MalformedAnswerError
 from .connection import Connection
 
 T = TypeVar("T")

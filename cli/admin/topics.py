@@ -118,7 +118,9 @@ def _check_usage(action: str, topic: str | None, topic_id: str | None) -> None:
 def _list_0_7(log_dir: str, topic: str | None, *, is_list: bool, as_json: bool) -> None:
     if not is_list:
         raise typer.BadParameter("--layout kafka-0.7 goes with --list; commitlog describe shows partitions")
-    _list(matching(dict(storage.PositionTopics(log_dir).topics()), topic), as_json=as_json)
+    from ...classic.log_0_7.topics import PositionTopics  # noqa: PLC0415
+
+    _list(matching(dict(PositionTopics(log_dir).topics()), topic), as_json=as_json)
 
 
 def _with_id(

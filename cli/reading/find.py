@@ -21,8 +21,9 @@ from .cat import Format, Isolation, IsolationLevel
 
 if TYPE_CHECKING:
     from ...arrow.values.avro.serde import Framing
+    from ...classic.log_0_7.topics import PositionTopics
 
-    Topics = storage.LogManager | storage.PositionTopics
+    Topics = storage.LogManager | PositionTopics
 
 Lines = Callable[["storage.FoundRecords"], Iterable[bytes]]  # quoted, so that importing this loads no engine
 
@@ -147,7 +148,11 @@ def find(
 
 
 def _opened(log_dir: str, layout: LogLayout) -> AbstractContextManager[Topics]:
-    return nullcontext(storage.PositionTopics(log_dir)) if layout.is_0_7 else storage.LogManager.open(log_dir)
+    if not layout.is_0_7:
+        return storage.LogManager.open(log_dir)
+    from ...classic.log_0_7.topics import PositionTopics  # noqa: PLC0415
+
+    return nullcontext(PositionTopics(log_dir))
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -8,12 +8,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import typer
 
 from ... import storage
 from ..output import Column, Failures, print_json, print_table
 from . import record_text
+
+if TYPE_CHECKING:
+    from ...classic.log_0_7.reader import PositionLogReader
+    from ...classic.log_0_7.topics import PositionTopics
 
 LOOK_EVERY_S = 0.5
 BEGINNING, END = "beginning", "end"
@@ -52,7 +57,7 @@ def cat(
     is_quiet: bool,
 ) -> None:
     """Prints the messages of a topic, and waits for more if ``waits``."""
-    topics = storage.PositionTopics(log_dir)
+    topics = _opened(log_dir)
     tails = [_Tail(topics, topic, each, start) for each in partitions or topics.topic(topic).partitions]
     output, left = typer.get_binary_stream("stdout"), count
     with suppress(KeyboardInterrupt):
@@ -69,10 +74,16 @@ def cat(
             time.sleep(LOOK_EVERY_S)
 
 
+def _opened(log_dir: str) -> PositionTopics:
+    from ...classic.log_0_7.topics import PositionTopics  # noqa: PLC0415
+
+    return PositionTopics(log_dir)
+
+
 class _Tail:
     """The messages of one partition that are still to be printed."""
 
-    def __init__(self, topics: storage.PositionTopics, topic: str, partition: int, start: str) -> None:
+    def __init__(self, topics: PositionTopics, topic: str, partition: int, start: str) -> None:
         self._topics, self._topic, self._partition = topics, topic, partition
         self._seen: list[tuple[int, int]] | None = None  # the files when they were last read
         reader = topics.open_reader(topic, partition)
@@ -111,7 +122,7 @@ class _Tail:
         return f"{self._topic} [{self._partition}]"
 
 
-def _end_after(reader: storage.PositionLogReader, position: int) -> int | storage.CorruptionError:
+def _end_after(reader: PositionLogReader, position: int) -> int | storage.CorruptionError:
     """Returns the position of the log end, or the damage that hides it."""
     try:
         return reader.end_after(position)
@@ -121,7 +132,7 @@ def _end_after(reader: storage.PositionLogReader, position: int) -> int | storag
 
 def describe(log_dir: str, topic: str, partitions: Sequence[int] | None, *, as_json: bool) -> None:
     """Shows the files of a topic's partitions: positions, sizes, and when each was last changed."""
-    topics = storage.PositionTopics(log_dir)
+    topics = _opened(log_dir)
     failures = Failures()
     for partition in partitions or topics.topic(topic).partitions:
         failures.attempt(partial(_show, topics, topic, partition, as_json=as_json))
@@ -130,7 +141,7 @@ def describe(log_dir: str, topic: str, partitions: Sequence[int] | None, *, as_j
 
 def describe_all(log_dir: str, *, as_json: bool) -> None:
     """Shows all topics: partitions, bytes, and when each was last changed."""
-    topics = storage.PositionTopics(log_dir)
+    topics = _opened(log_dir)
     failures = Failures()
     found = [failures.attempt(partial(_summary, topics, each)) for each in topics.topics().values()]
     rows = [row for row in found if row is not None]
@@ -142,14 +153,14 @@ def describe_all(log_dir: str, *, as_json: bool) -> None:
     failures.end()
 
 
-def _summary(topics: storage.PositionTopics, topic: storage.TopicDescription) -> tuple[str, int, int, int | None]:
+def _summary(topics: PositionTopics, topic: storage.TopicDescription) -> tuple[str, int, int, int | None]:
     readers = [topics.open_reader(topic.name, each) for each in topic.partitions]
     files = [(reader, *segment) for reader in readers for segment in reader.segments]
     changed = max((reader.modified_ms(start) for reader, start, _ in files), default=None)
     return topic.name, len(topic.partitions), sum(end - start for _, start, end in files), changed
 
 
-def _show(topics: storage.PositionTopics, topic: str, partition: int, *, as_json: bool) -> None:
+def _show(topics: PositionTopics, topic: str, partition: int, *, as_json: bool) -> None:
     reader = topics.open_reader(topic, partition)
     files = [(start, end, end - start, reader.modified_ms(start)) for start, end in reader.segments]
     if as_json:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple, Protocol
 
-from ...clients.errors import BrokerError, BrokerUnreachableError, MalformedAnswerError
-from ...clients.wire.connection import Address, Connection, Terms
-from ...clients.wire.finding import addresses
-from ...clients.wire.kafka_0_7 import PositionBroker, PositionSet
-from ...protocol.kafka_0_7 import Code, Fetch, Offsets
+from ...classic.errors import BrokerError, BrokerUnreachableError, MalformedAnswerError
+from ...classic.requests_0_7 import Code, Fetch, Offsets
+from ...classic.upgrade.forwarding import PositionAnswer
+from ...classic.wire.connection import Address, Connection, Terms
+from ...classic.wire.finding import addresses
+from ...classic.wire.kafka_0_7 import PositionBroker, PositionSet
 from ...registry import kafka_nodes
 from ...registry.opening import open_registry
 from ...registry.operations import children_if_any
 from ...registry.port import Registry
-from ...storage import PositionAnswer
 from ..brokers.connections import ListedTopic
 from ..brokers.failing import Failing
 from ..brokers.requests import LATEST

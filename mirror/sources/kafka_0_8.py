@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...clients.errors import BrokerError, BrokerUnreachableError, MalformedAnswerError
-from ...clients.wire.broker import Broker
-from ...clients.wire.calls import Fetched, FetchFrom, error_of, fetch, offsets_before
-from ...clients.wire.connection import Address
-from ...clients.wire.finding import addresses
-from ...clients.wire.leaders import PAUSE_S, Leaders
+from ...classic.errors import BrokerError, BrokerUnreachableError, MalformedAnswerError
+from ...classic.wire.broker import Broker
+from ...classic.wire.calls import Fetched, FetchFrom, error_of, fetch, offsets_before
+from ...classic.wire.connection import Address
+from ...classic.wire.finding import addresses
+from ...classic.wire.leaders import PAUSE_S, Leaders
 from ...registry.opening import open_registry
 from ...storage import FetchAnswer, TopicPartition, UnknownTopicOrPartitionError
 from ..brokers.connections import ListedTopic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...clients.wire.connection import Address
+from ...classic.wire.connection import Address
 from ...storage import InvalidConfigError, did_you_mean, parse_names
 from ..brokers.cluster import Cluster
 from ..brokers.requests import FetchLimits

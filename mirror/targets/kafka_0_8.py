@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...clients.errors import BrokerUnreachableError
-from ...clients.streams import KafkaOffsets
-from ...clients.wire.broker import Broker
-from ...clients.wire.calls import cluster, error_of, produce
-from ...clients.wire.connection import Address, Connection
-from ...clients.wire.leaders import Leaders
-from ...clients.zookeeper_groups.assignment import Partition
+from ...classic.errors import BrokerUnreachableError
+from ...classic.streams import KafkaOffsets
+from ...classic.wire.broker import Broker
+from ...classic.wire.calls import cluster, error_of, produce
+from ...classic.wire.connection import Address, Connection
+from ...classic.wire.leaders import Leaders
+from ...classic.zookeeper_groups.assignment import Partition
 from ...protocol.apis import ApiKey
 from ...protocol.bodies import ErrorCode
 from ...storage import LogStoreError, TopicPartition, to_message_sets

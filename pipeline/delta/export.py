@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...arrow.batches import TimeBeyondSparkError
 from ...arrow.values.serde import Serde
-from ...clients.topic_filters import Whitelist
+from ...classic.topic_filters import Whitelist
 from ...storage import (
     INTERNAL_TOPICS,
     ConfigOverrides,

@@ -97,7 +97,7 @@ def _mirror(options: argparse.Namespace) -> Mirror:
 
 
 def _choice(options: argparse.Namespace) -> TopicChoice:
-    from ...clients.topic_filters import Blacklist, Whitelist  # noqa: PLC0415
+    from ...classic.topic_filters import Blacklist, Whitelist  # noqa: PLC0415
     from ...mirror.topics import TopicChoice  # noqa: PLC0415
 
     if (options.whitelist is None) == (options.blacklist is None):

@@ -9,13 +9,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...arrow.batches import check_nulls, to_batch
 from ...arrow.columns import IN_RECORDS
-from ...storage import (
-    InvalidConfigError,
-    LogConfig,
-    OffsetOutOfRangeError,
-    PositionTopics,
-    TopicPartition,
-)
+from ...classic.log_0_7.topics import PositionTopics
+from ...storage import InvalidConfigError, LogConfig, OffsetOutOfRangeError, TopicPartition
 from ..rows.offsets import AtTimestamp, AtTimestamps, Ends, Logs, check_start_before_end
 from ..rows.read_mode import ReadMode
 from ..workers.border import errors_end_here

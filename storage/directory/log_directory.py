@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
@@ -27,7 +28,6 @@ from ..paths import is_store_url, local_path
 from ..reading.marks import UNFINISHED_COPY, Marks
 from ..segment.joining import Holes
 from ..shown import bucket_of, shown_at
-from .position_topics import is_of_0_7
 from .topics_file import OwnSettings, TopicDescription, TopicsFile, decode_topics_file, encode_topics
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint;
 
 # Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
+_OF_0_7 = re.compile(r".+[-_][0-9]{1,10}")  # a partition of Kafka 0.7, whose files end in .kafka
 BELOW_MAX = 200  # names to check for a log directory inside a directory that is not one itself
 
 
@@ -111,7 +112,7 @@ class LogDirectory:
             raise NotALogDirError(f"{self.directory}: this is a file, where a log directory was expected")
         elif not (create and not self.filesystem.list(self.directory)) and not self._looks_like_a_log_directory():
             # In this order: another process may make its first topic in the empty directory just now.
-            if is_of_0_7(self.filesystem, self.directory):
+            if self._is_of_0_7():
                 raise NotALogDirError(
                     f"{self.directory}: this is a log directory of Kafka 0.7: read it with layout kafka-0.7, or make "
                     "one of today of it (commitlog upgrade)"
@@ -121,6 +122,11 @@ class LogDirectory:
                 f"{self.directory}: contains neither {TOPICS_FILE} nor a partition such as my-topic-0; "
                 + (f"did you mean {' or '.join(near)}?" if near else "give a directory of Kafka's log.dirs")
             )
+
+    def _is_of_0_7(self) -> bool:
+        """Whether there are partitions with files of Kafka 0.7, which ``classic/log_0_7`` reads."""
+        found = filter(_OF_0_7.fullmatch, self.filesystem.list(self.directory))
+        return any(file.endswith(".kafka") for name in found for file in self._files_in(name))
 
     def _log_directories_below(self) -> list[str]:
         """Returns the paths of log directories that are directly in this one, at most three."""

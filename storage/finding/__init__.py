@@ -2,6 +2,6 @@
 
 ``conditions`` choose records, ``bounds`` limit their offsets and times, and ``pieces`` divides a log into parts that
 are read at once, so that it can also be read from its end. ``keys`` finds the partitions and segments that may have
-given keys. ``partition_search`` searches one log, ``position_search`` one of Kafka 0.7, and ``search`` the partitions
-of a topic.
+given keys. ``partition_search`` searches one log, and ``search`` the partitions of a topic, also of logs that bring a
+search of their own (``search.SearchedTopics``).
 """

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import merge
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from ..directory.manager import LogManager
-from ..directory.position_topics import PositionTopics
 from ..directory.topics_file import TopicDescription
 from ..errors import CorruptionError, UnknownTopicOrPartitionError
 from ..format.files.file_names import TopicPartition
 from ..format.tables import Records
-from ..kafka_0_7.reader import PositionLogReader
 from ..reading.aborted import Isolation
 from ..reading.reader import LogReader
 from .bounds import Bounds
 from .conditions import Condition
 from .keys import partitions_of_keys
-from .partition_search import PartitionSearch, Unsearched
-from .position_search import PositionSearch
+from .partition_search import PartitionSearch, Report, Unsearched
 
 
 class FoundRecords(NamedTuple):
@@ -27,6 +24,37 @@ class FoundRecords(NamedTuple):
 
     partition: TopicPartition
     records: Records
+
+
+class LogSearch(Protocol):
+    """A search in one log, up to the end that it had when the search was made."""
+
+    partition: TopicPartition
+    end: int
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes to search."""
+
+    def found(self) -> Iterator[Records]:
+        """Yields the matching records in the order of the search."""
+
+    def close(self) -> None:
+        """Closes the files."""
+
+
+class SearchedTopics(Protocol):
+    """Topics of another kind of log, which bring a search of their own, and no keys that choose a partition."""
+
+    directory: str
+
+    def topic(self, name: str) -> TopicDescription:
+        """Returns one topic. Raises UnknownTopicOrPartitionError."""
+
+    def search(
+        self, partition: TopicPartition, condition: Condition, bounds: Bounds, report: Report, *, newest_first: bool
+    ) -> LogSearch:
+        """Opens a search in one log. Raises CorruptionError if its damage makes that impossible."""
 
 
 class Search:
@@ -42,7 +70,7 @@ class Search:
 
     def __init__(
         self,
-        manager: LogManager | PositionTopics,
+        manager: LogManager | SearchedTopics,
         topic: str,
         condition: Condition,
         bounds: Bounds | None = None,
@@ -58,9 +86,8 @@ class Search:
 
         ``all_partitions``: search all of them, even for a key. ``report`` is called with each part that is not
         searched, when that is known. ``starts``: offsets that replace the start of the bounds, such as the :attr:`ends`
-        of an earlier search, which this one then continues. With PositionTopics, searches a directory of Kafka 0.7,
-        whose offsets are positions; it has no times, and no keys that choose a partition. Raises
-        UnknownTopicOrPartitionError and InvalidConfigError.
+        of an earlier search, which this one then continues. Raises UnknownTopicOrPartitionError and
+        InvalidConfigError.
         """
         description, self._bounds = manager.topic(topic), bounds or Bounds()
         self._condition = condition
@@ -70,14 +97,18 @@ class Search:
         self.partitions = _chosen(manager, description, condition, partitions, all_partitions=all_partitions)
         self._logs = [log for each in self.partitions if (log := self._open(manager, each)) is not None]
 
-    def _open(
-        self, manager: LogManager | PositionTopics, partition: TopicPartition
-    ) -> PartitionSearch | PositionSearch | None:
+    def _open(self, manager: LogManager | SearchedTopics, partition: TopicPartition) -> LogSearch | None:
         """Opens a partition; None if its damage makes that impossible, which is reported."""
         try:
-            if isinstance(manager, PositionTopics):
-                return self._search_positions(partition, manager.open_reader(*partition))
-            return self._search(partition, manager.open_reader(*partition, reports_remote=False))
+            if isinstance(manager, LogManager):
+                return self._search(partition, manager.open_reader(*partition, reports_remote=False))
+            return manager.search(
+                partition,
+                self._condition,
+                self._bounds_of(partition),
+                self._report,
+                newest_first=self._newest_first,
+            )
         except CorruptionError as error:
             self._report(Unsearched(partition, None, "damaged", str(error)))
             return None
@@ -89,16 +120,6 @@ class Search:
             self._condition,
             self._bounds_of(partition),
             self._isolation,
-            self._report,
-            newest_first=self._newest_first,
-        )
-
-    def _search_positions(self, partition: TopicPartition, reader: PositionLogReader) -> PositionSearch:
-        return PositionSearch(
-            partition,
-            reader,
-            self._condition,
-            self._bounds_of(partition),
             self._report,
             newest_first=self._newest_first,
         )
@@ -141,7 +162,7 @@ class Search:
         self.close()
 
 
-def _one_by_one(log: PartitionSearch | PositionSearch) -> Iterator[FoundRecords]:
+def _one_by_one(log: LogSearch) -> Iterator[FoundRecords]:
     for records in log.found():
         for row in range(len(records)):
             yield FoundRecords(log.partition, records.slice(row, row + 1))
@@ -152,7 +173,7 @@ def _age(found: FoundRecords) -> int:
 
 
 def _chosen(
-    manager: LogManager | PositionTopics,
+    manager: LogManager | SearchedTopics,
     topic: TopicDescription,
     condition: Condition,
     wanted: Collection[int] | None,
@@ -168,6 +189,6 @@ def _chosen(
                     f"{number!r}"
                 )
         return [TopicPartition(topic.name, number) for number in sorted({*wanted})]
-    if condition.key is None or all_partitions or isinstance(manager, PositionTopics):
+    if condition.key is None or all_partitions or not isinstance(manager, LogManager):
         return topic.topic_partitions
     return partitions_of_keys(topic, [condition.key])

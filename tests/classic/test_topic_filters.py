@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.clients.topic_filters import Blacklist, Whitelist
+from pyspark_commitlog.classic.topic_filters import Blacklist, Whitelist
 from pyspark_commitlog.storage import InvalidConfigError
 
 TOPICS = ("flights", "flights-2", "orders", "my.topic", "__consumer_offsets")

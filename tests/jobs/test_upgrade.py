@@ -10,7 +10,7 @@ import pytest
 from pyspark_commitlog.jobs.upgrade import main
 from pyspark_commitlog.storage import LogManager
 from tests.jobs.test_maintenance_jobs import submit
-from tests.support.kafka_0_7 import unpacked
+from tests.support.classic.kafka_0_7 import unpacked
 
 pytestmark = pytest.mark.slow
 

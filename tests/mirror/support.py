@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from kafka import KafkaAdminClient, TopicPartition as KafkasPartition
 
-from pyspark_commitlog.clients.topic_filters import Whitelist
+from pyspark_commitlog.classic.topic_filters import Whitelist
 from pyspark_commitlog.mirror.errors import RetriableError
 from pyspark_commitlog.mirror.run import Mirror
 from pyspark_commitlog.mirror.settings import SourceSettings, TargetSettings

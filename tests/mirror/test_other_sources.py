@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyspark_commitlog.clients.wire.connection import Address, Connection
-from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import encode_set
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.classic.requests_0_7 import Produce
+from pyspark_commitlog.classic.wire.connection import Address, Connection
+from pyspark_commitlog.classic.wire.kafka_0_7 import PositionBroker
 from pyspark_commitlog.mirror.errors import RetriableError
 from pyspark_commitlog.mirror.settings import SourceSettings, TargetSettings
 from pyspark_commitlog.mirror.sources import kafka_0_7
-from pyspark_commitlog.protocol.kafka_0_7 import Produce
 from pyspark_commitlog.registry import kafka_nodes
 from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
@@ -28,14 +30,12 @@ from pyspark_commitlog.storage import (
     Codec,
     InvalidConfigError,
     LogManager,
-    PositionLogSettings,
     Producer,
     Records,
     add_partitions,
     delete_topic,
 )
 from pyspark_commitlog.storage.format import scan
-from pyspark_commitlog.storage.kafka_0_7.entries import encode_set
 from tests.mirror.support import Failing, Following, contents, encoded_records, fill, mirrored, numbered, topics
 
 LOGS = PositionLogSettings(flush_interval=1, num_partitions=2)

@@ -16,7 +16,7 @@ from pyspark_commitlog.mirror.sources.port import Source
 from pyspark_commitlog.mirror.sources.todays_wire import ClusterSource
 from pyspark_commitlog.storage import LogManager, TopicPartition
 from tests.mirror.support import Following, contents, fill, mirrored, numbered, place, topics
-from tests.support.old_brokers import NOBODY, OldBrokers
+from tests.support.classic.old_brokers import NOBODY, OldBrokers
 
 
 class OldSources:

@@ -27,7 +27,7 @@ from tests.support.pages import BASH, PAGES, ROOT, first_example, name_of, with_
 from tests.support.spark.delta_jars import delta_jars, delta_settings
 from tests.support.spark.spark_jvm import SMALL
 
-ROOMS = ("arrow", "browse", "cli", "clients", "gateway", "mirror", "pipeline", "protocol", "registry", "storage")
+ROOMS = ("arrow", "browse", "classic", "cli", "gateway", "mirror", "pipeline", "protocol", "registry", "storage")
 NOTHING, ARROW, BROWSE, GATEWAY, KAFKA, SPARK = "nothing", "arrow", "browse", "gateway", "kafka", "spark"
 SIZE_MAX = {NOTHING: 400, GATEWAY: 450}  # MB
 

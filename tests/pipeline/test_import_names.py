@@ -23,7 +23,7 @@ FOLDERS = (
     "arrow",
     "registry",
     "protocol",
-    "clients",
+    "classic",
     "mirror",
     "gateway",
     "browse",

@@ -64,7 +64,7 @@ MODULES = {
     "table-schedules": "tests.torture.table_schedules",
     "table-streams": "tests.torture.table_streams",
     "tiers": "tests.torture.tiers.suite",
-    "zookeeper-groups": "tests.torture.clients.zookeeper_groups",
+    "zookeeper-groups": "tests.torture.classic.zookeeper_groups",
 }
 TELL_EVERY_S = 60  # where no terminal shows a bar
 Suites = Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help=f"of {', '.join(MODULES)}")]

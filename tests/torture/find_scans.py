@@ -12,6 +12,10 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+from pyspark_commitlog.classic.log_0_7.directory import PositionLogDirectory
+from pyspark_commitlog.classic.log_0_7.entries import encode_set
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.classic.log_0_7.topics import PositionTopics
 from pyspark_commitlog.storage import (
     Bounds,
     Condition,
@@ -20,7 +24,6 @@ from pyspark_commitlog.storage import (
     LogManager,
     MaintenanceRun,
     Operation,
-    PositionTopics,
     Records,
     Timespan,
     compact_partitions,
@@ -31,9 +34,6 @@ from pyspark_commitlog.storage import (
 from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.kafka_0_7.directory import PositionLogDirectory
-from pyspark_commitlog.storage.kafka_0_7.entries import encode_set
-from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 from pyspark_commitlog.storage.key_filters.files import FILE_BYTES
 from pyspark_commitlog.storage.key_filters.filter_file import encode
 from pyspark_commitlog.storage.recovery.producer_state import Origin

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_commitlog.clients.wire.broker import Broker as OldWire
-from pyspark_commitlog.clients.wire.calls import Leader, cluster, produce
-from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.classic.wire.broker import Broker as OldWire
+from pyspark_commitlog.classic.wire.calls import Leader, cluster, produce
+from pyspark_commitlog.classic.wire.connection import Address, Connection
 from pyspark_commitlog.mirror.brokers.admin import Admin
 from pyspark_commitlog.mirror.brokers.cluster import Cluster
 from pyspark_commitlog.mirror.brokers.leader import PartitionLeader

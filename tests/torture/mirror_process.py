@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
-from pyspark_commitlog.clients.topic_filters import Whitelist
+from pyspark_commitlog.classic.topic_filters import Whitelist
 from pyspark_commitlog.mirror.run import Mirror
 from pyspark_commitlog.mirror.settings import SourceSettings, TargetSettings
 from pyspark_commitlog.mirror.topics import TopicChoice

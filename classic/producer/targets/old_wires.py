@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ....protocol.kafka_0_7 import Produce
-from ....storage import LogStoreError, Records, TopicPartition, encode_set, to_message_set
+from ....storage import LogStoreError, Records, TopicPartition, to_message_set
 from ...errors import InvalidMessageError, MalformedAnswerError
+from ...log_0_7.entries import encode_set
+from ...requests_0_7 import Produce
 from ...wire.broker import Broker
 from ...wire.calls import Produced, check, produce
 from ...wire.connection import Address, Connection

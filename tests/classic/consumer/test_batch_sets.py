@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.clients.consumer import BatchMessageSet, Message
-from pyspark_commitlog.clients.errors import MessageTooLargeError
+from pyspark_commitlog.classic.consumer import BatchMessageSet, Message
+from pyspark_commitlog.classic.errors import MessageTooLargeError
 from pyspark_commitlog.storage import Codec, CorruptionError, CorruptRecordError, OffsetOutOfRangeError
 from pyspark_commitlog.storage.format import v2
 from tests.support.logs import record_sets

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.consumer import PositionMessageSet
+from pyspark_commitlog.classic.consumer import PositionMessageSet
+from pyspark_commitlog.classic.log_0_7.entries import encode, encode_set, messages_in
 from pyspark_commitlog.storage import Codec, CorruptRecordError
-from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set, messages_in
-from tests.support.kafka_0_7 import unpacked
+from tests.support.classic.kafka_0_7 import unpacked
 
 PLAIN = encode(b"one") + encode(b"two", magic=0)
 PACKED = encode_set([b"a", b"b", b"c"], Codec.GZIP)

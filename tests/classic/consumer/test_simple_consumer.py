@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.consumer import (
+from pyspark_commitlog.classic.consumer import (
     EARLIEST_TIME,
     LATEST_TIME,
     BatchMessageSet,
@@ -19,9 +19,10 @@ from pyspark_commitlog.clients.consumer import (
     PositionMessageSet,
     SimpleConsumer,
 )
-from pyspark_commitlog.clients.errors import ClientError, ConnectionClosedError, MessageTooLargeError
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.classic.errors import ClientError, ConnectionClosedError, MessageTooLargeError
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import encode
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import (
     CorruptRecordError,
@@ -31,10 +32,7 @@ from pyspark_commitlog.storage import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from pyspark_commitlog.storage.kafka_0_7.entries import encode
-from tests.support.clock import ManualClock
-from tests.support.gateway import WireClient, create_topic, produce_fields, serving
-from tests.support.kafka_0_7 import (
+from tests.support.classic.kafka_0_7 import (
     RECORDED_AT_MS,
     consumed_as_recorded,
     recorded,
@@ -42,6 +40,8 @@ from tests.support.kafka_0_7 import (
     unpacked,
     write_segments,
 )
+from tests.support.clock import ManualClock
+from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
 
 WIRES = ["0.8", "today"]

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from pyspark_commitlog.clients.consumer import EARLIEST_TIME, LATEST_TIME, FetchRequest, SimpleConsumer
-from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.wire.broker import Broker
-from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.classic.consumer import EARLIEST_TIME, LATEST_TIME, FetchRequest, SimpleConsumer
+from pyspark_commitlog.classic.wire import calls
+from pyspark_commitlog.classic.wire.broker import Broker
+from pyspark_commitlog.classic.wire.connection import Address, Connection
 from pyspark_commitlog.storage import Codec, LogStoreError, TopicPartition
 from pyspark_commitlog.storage.format.legacy import v0
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving

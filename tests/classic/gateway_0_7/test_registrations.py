@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import encode
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
 from pyspark_commitlog.gateway.cluster.registration import NodeIdInUseError, OtherBrokersError
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
 from pyspark_commitlog.registry.operations import tree_of
 from pyspark_commitlog.registry.port import Registry
-from pyspark_commitlog.storage import PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7.entries import encode
-from tests.gateway.kafka_0_7.test_server import produce
-from tests.gateway.kafka_0_7.test_server_kafka import Client
+from tests.classic.gateway_0_7.test_server import produce
+from tests.classic.gateway_0_7.test_server_kafka import Client
 from tests.registry.test_zookeeper import expire
 from tests.support.gateway import serving
 from tests.support.kafka.zookeeper import ZooKeeper

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
-from pyspark_commitlog.storage import Codec, InvalidConfigError, LogDirLockedError, NotALogDirError, PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set, messages_in
-from tests.gateway.kafka_0_7.test_server_kafka import BARRIER, BARRIER_ANSWER, Client, request_of
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import encode, encode_set, messages_in
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.storage import Codec, InvalidConfigError, LogDirLockedError, NotALogDirError
+from tests.classic.gateway_0_7.test_server_kafka import BARRIER, BARRIER_ANSWER, Client, request_of
 from tests.support.waiting import soon
 
 EACH = PositionLogSettings(flush_interval=1)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
-from pyspark_commitlog.storage import PositionLogDirectory
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.directory import PositionLogDirectory
+from tests.support.classic.kafka_0_7 import RECORDED_AT_MS, produced_sets, recorded, settings_of, unpacked
 from tests.support.clock import ManualClock
-from tests.support.kafka_0_7 import RECORDED_AT_MS, produced_sets, recorded, settings_of, unpacked
 
 BARRIER = bytes.fromhex("0000000400020000")  # a multi-fetch of nothing: its answer comes once all before it is done
 BARRIER_ANSWER = bytes.fromhex("000000020000")

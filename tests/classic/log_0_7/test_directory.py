@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.classic.log_0_7.directory import PositionLogDirectory, position_partitions
+from pyspark_commitlog.classic.log_0_7.entries import encode, messages_in
+from pyspark_commitlog.classic.log_0_7.log import PositionLog
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
     InvalidTopicError,
@@ -16,9 +21,6 @@ from pyspark_commitlog.storage.errors import (
     UnknownTopicOrPartitionError,
 )
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
-from pyspark_commitlog.storage.kafka_0_7.directory import PositionLogDirectory, position_partitions
-from pyspark_commitlog.storage.kafka_0_7.entries import encode, messages_in
-from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
@@ -55,6 +57,16 @@ def test_a_directory_that_cannot_be_opened_stays_as_it_is_and_unlocked(tmp_path:
         with pytest.raises(NotALogDirError, match="no partition"):
             PositionLogDirectory(str(tmp_path))
     assert (tmp_path / MARKER).exists()
+
+
+def test_no_log_is_opened_through_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "partition.metadata").write_text("somebody's")
+    (tmp_path / "t-0").symlink_to(outside)
+    with pytest.raises(NotALogDirError, match="is a link"):
+        PositionLog(LocalFileSystem(), str(tmp_path / "t-0"), EACH, SystemClock(), topic="t", recovers=True)
+    assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("partition.metadata", "somebody's")]
 
 
 def test_topics_have_as_many_partitions_as_the_settings_say(tmp_path: Path) -> None:

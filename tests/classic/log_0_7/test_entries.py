@@ -8,6 +8,7 @@ import zlib
 import pytest
 from hypothesis import given, strategies as st
 
+from pyspark_commitlog.classic.log_0_7.entries import NESTING_MAX, Message, checked_set, encode, encode_set, messages_in
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     CorruptRecordError,
@@ -16,14 +17,6 @@ from pyspark_commitlog.storage.errors import (
     UnsupportedMagicError,
 )
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.kafka_0_7.entries import (
-    NESTING_MAX,
-    Message,
-    checked_set,
-    encode,
-    encode_set,
-    messages_in,
-)
 
 CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY]
 PAYLOADS = st.lists(st.binary(max_size=100), max_size=8)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from pyspark_commitlog.classic.log_0_7.entries import encode, encode_set
+from pyspark_commitlog.classic.log_0_7.last_file import check_tail, recover
+from pyspark_commitlog.classic.log_0_7.segments import end_of, windows
 from pyspark_commitlog.storage.errors import CorruptRecordError
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set
-from pyspark_commitlog.storage.kafka_0_7.last_file import check_tail, recover
-from pyspark_commitlog.storage.kafka_0_7.segments import end_of, windows
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 ENTRIES = [
@@ -58,7 +58,7 @@ def test_recovery_keeps_exactly_the_messages_before_a_flipped_bit(at: int, bit: 
 
 
 def test_recovery_reads_a_message_larger_than_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_commitlog.storage.kafka_0_7.segments.WINDOW_BYTES", 16)
+    monkeypatch.setattr("pyspark_commitlog.classic.log_0_7.segments.WINDOW_BYTES", 16)
     assert recovered(WHOLE) == WHOLE
     assert recovered(WHOLE[:-1]) == WHOLE[: ENDS[-2]]
 
@@ -148,6 +148,6 @@ def test_sound_messages_are_found_behind_a_megabyte_of_nonsense(tmp_path: Path) 
 
 
 def test_so_much_that_looks_like_messages_counts_as_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_commitlog.storage.kafka_0_7.last_file.CHECKED_BYTES_MAX", 100)
+    monkeypatch.setattr("pyspark_commitlog.classic.log_0_7.last_file.CHECKED_BYTES_MAX", 100)
     with pytest.raises(CorruptRecordError):
         check(tmp_path / "file", WHOLE + b"\x00\x00\x40\x00" + b"\x00\x00\x00\x10\x00" * 50)

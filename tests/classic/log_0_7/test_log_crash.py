@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pyspark_commitlog.classic.log_0_7.directory import PositionLogDirectory
+from pyspark_commitlog.classic.log_0_7.entries import encode_set, messages_in
+from pyspark_commitlog.classic.log_0_7.reader import PositionLogReader
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.kafka_0_7.directory import PositionLogDirectory
-from pyspark_commitlog.storage.kafka_0_7.entries import encode_set, messages_in
-from pyspark_commitlog.storage.kafka_0_7.reader import PositionLogReader
-from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from pyspark_commitlog.classic.log_0_7.directory import PositionLogDirectory
+from pyspark_commitlog.classic.log_0_7.entries import encode
+from pyspark_commitlog.classic.log_0_7.log import offsets_without_log
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     InvalidTopicError,
@@ -18,12 +22,7 @@ from pyspark_commitlog.storage.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from pyspark_commitlog.storage.kafka_0_7.directory import PositionLogDirectory
-from pyspark_commitlog.storage.kafka_0_7.entries import encode
-from pyspark_commitlog.storage.kafka_0_7.offsets import offsets_without_log
-from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
-from tests.support.clock import ManualClock
-from tests.support.kafka_0_7 import (
+from tests.support.classic.kafka_0_7 import (
     RECORDED_AT_MS,
     consumed,
     consumed_as_recorded,
@@ -34,6 +33,7 @@ from tests.support.kafka_0_7 import (
     sizes,
     unpacked,
 )
+from tests.support.clock import ManualClock
 
 CODES = {OffsetOutOfRangeError: 1, UnknownTopicOrPartitionError: 3, InvalidTopicError: -1}
 

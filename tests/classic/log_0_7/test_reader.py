@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from pyspark_commitlog.classic.log_0_7.entries import encode, encode_set, messages_in
+from pyspark_commitlog.classic.log_0_7.reader import PositionLogReader
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     CorruptRecordError,
@@ -18,9 +20,7 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set, messages_in
-from pyspark_commitlog.storage.kafka_0_7.reader import PositionLogReader
-from tests.support.kafka_0_7 import recorded, unpacked, write_segments
+from tests.support.classic.kafka_0_7 import recorded, unpacked, write_segments
 
 ONE, TWO, THREE = encode(b"one"), encode_set([b"two", b"three", b""], Codec.SNAPPY), encode(b"four", magic=0)
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import Bounds, Condition, InvalidConfigError, InvalidOffsetError, PositionTopics, Search
+from pyspark_commitlog.classic.log_0_7.topics import PositionTopics
+from pyspark_commitlog.storage import Bounds, Condition, InvalidConfigError, InvalidOffsetError, Search
 from pyspark_commitlog.storage.reading.fetch import Timespan
 from tests.storage.finding.scanning import Row, as_rows, found, is_wanted, rows_of
-from tests.support.kafka_0_7 import unpacked
+from tests.support.classic.kafka_0_7 import unpacked
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 
 
 def test_defaults_are_those_of_0_7() -> None:

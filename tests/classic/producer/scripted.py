@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from threading import Event
 
-from pyspark_commitlog.clients.errors import NoBrokersForPartitionError
-from pyspark_commitlog.clients.producer import CallbackHandler, Encoder, QueueItem, Sender
-from pyspark_commitlog.clients.producer.targets.port import BrokerPartition, Failed, RecordSet
+from pyspark_commitlog.classic.errors import NoBrokersForPartitionError
+from pyspark_commitlog.classic.producer import CallbackHandler, Encoder, QueueItem, Sender
+from pyspark_commitlog.classic.producer.targets.port import BrokerPartition, Failed, RecordSet
 
 
 class StallingHandler:

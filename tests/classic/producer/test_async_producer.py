@@ -12,11 +12,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from pyspark_commitlog.clients.errors import NotSentError, QueueClosedError, QueueFullError
-from pyspark_commitlog.clients.producer import CallbackHandler, Producer, ProducerData, QueueItem
+from pyspark_commitlog.classic.errors import NotSentError, QueueClosedError, QueueFullError
+from pyspark_commitlog.classic.producer import CallbackHandler, Producer, ProducerData, QueueItem
 from pyspark_commitlog.storage import Clock, SystemClock
-from tests.clients.producer.reading import values_in
-from tests.clients.producer.scripted import RecordingCallbacks, StallingHandler
+from tests.classic.producer.reading import values_in
+from tests.classic.producer.scripted import RecordingCallbacks, StallingHandler
 from tests.support.clock import ManualClock
 from tests.support.waiting import soon
 

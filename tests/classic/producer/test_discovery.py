@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.errors import NoBrokersForPartitionError
-from pyspark_commitlog.clients.producer import Producer, ProducerData
-from pyspark_commitlog.clients.wire.connection import Address, Connection
-from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
-from pyspark_commitlog.protocol.kafka_0_7 import Fetch, Produce
+from pyspark_commitlog.classic.errors import NoBrokersForPartitionError
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import encode_set, messages_in
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.classic.producer import Producer, ProducerData
+from pyspark_commitlog.classic.requests_0_7 import Fetch, Produce
+from pyspark_commitlog.classic.wire.connection import Address, Connection
+from pyspark_commitlog.classic.wire.kafka_0_7 import PositionBroker
 from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
-from pyspark_commitlog.storage import PositionLogSettings, encode_set
-from pyspark_commitlog.storage.kafka_0_7.entries import messages_in
 from tests.registry.test_zookeeper import expire
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.waiting import soon

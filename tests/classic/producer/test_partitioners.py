@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.clients.errors import InvalidMessageError
-from pyspark_commitlog.clients.producer import DefaultPartitioner, Murmur2Partitioner, java_hash
+from pyspark_commitlog.classic.errors import InvalidMessageError
+from pyspark_commitlog.classic.producer import DefaultPartitioner, Murmur2Partitioner, java_hash
 
 LEAST = "polygenelubricants"  # its hashCode is -2^31, which Java's abs leaves as it is
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.errors import InvalidMessageError, NotSentError, QueueClosedError
-from pyspark_commitlog.clients.producer import Encoder, Producer, ProducerData, QueueItem, Record, Sender
+from pyspark_commitlog.classic.errors import InvalidMessageError, NotSentError, QueueClosedError
+from pyspark_commitlog.classic.producer import Encoder, Producer, ProducerData, QueueItem, Record, Sender
 from pyspark_commitlog.storage import InvalidConfigError, LogManager
-from tests.clients.producer.reading import records_in, values_in
+from tests.classic.producer.reading import records_in, values_in
 
 STRINGS = {"serializer.class": "kafka.serializer.StringEncoder"}
 

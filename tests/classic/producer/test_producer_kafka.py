@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pyspark_commitlog.clients.producer import Producer, ProducerData, Record
+from pyspark_commitlog.classic.producer import Producer, ProducerData, Record
 from tests.support.gateway import serving
 from tests.support.kafka import old_kafka
 from tests.support.kafka.broker import Broker, Topic, create_topics, java_consume

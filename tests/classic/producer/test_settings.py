@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.clients.producer import Producer, ProducerConfig
+from pyspark_commitlog.classic.producer import Producer, ProducerConfig
 from pyspark_commitlog.storage import InvalidConfigError
 
 TARGETS = {

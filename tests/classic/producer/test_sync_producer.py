@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from pyspark_commitlog.clients.errors import (
+from pyspark_commitlog.classic.errors import (
     BrokerUnreachableError,
     InvalidMessageError,
     InvalidPartitionError,
     MessageSizeTooLargeError,
     NotSentError,
 )
-from pyspark_commitlog.clients.producer import (
+from pyspark_commitlog.classic.producer import (
     DefaultPartitioner,
     Message,
     ProducerConfig,
@@ -21,13 +21,13 @@ from pyspark_commitlog.clients.producer import (
     Record,
     StringEncoder,
 )
-from pyspark_commitlog.clients.producer.figures import Counters
-from pyspark_commitlog.clients.producer.partitioners import Partitioner
-from pyspark_commitlog.clients.producer.sync_producer import SyncProducer
-from pyspark_commitlog.clients.producer.targets.port import BrokerPartition
+from pyspark_commitlog.classic.producer.figures import Counters
+from pyspark_commitlog.classic.producer.partitioners import Partitioner
+from pyspark_commitlog.classic.producer.sync_producer import SyncProducer
+from pyspark_commitlog.classic.producer.targets.port import BrokerPartition
 from pyspark_commitlog.registry.errors import ConnectionLossError
 from pyspark_commitlog.storage import Codec
-from tests.clients.producer.scripted import ScriptedTarget
+from tests.classic.producer.scripted import ScriptedTarget
 from tests.support.clock import ManualClock
 
 UNREACHABLE = BrokerUnreachableError("h:9092: refused")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.clients.streams import ConsumerConfig
+from pyspark_commitlog.classic.streams import ConsumerConfig
 from pyspark_commitlog.storage import InvalidConfigError
 
 OLD = {"zk.connect": "h:1", "groupid": "g"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.errors import BrokerError, ClientError
-from pyspark_commitlog.clients.streams import DualOffsets, KafkaOffsets, ZooKeeperOffsets
-from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.zookeeper_groups.assignment import Partition
+from pyspark_commitlog.classic.errors import BrokerError, ClientError
+from pyspark_commitlog.classic.streams import DualOffsets, KafkaOffsets, ZooKeeperOffsets
+from pyspark_commitlog.classic.wire import calls
+from pyspark_commitlog.classic.zookeeper_groups.assignment import Partition
 from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.registry import kafka_nodes
 from pyspark_commitlog.registry.files import FileRegistry

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.clients.consumer import SimpleConsumer
-from pyspark_commitlog.clients.errors import ClientError, ConsumerTimeoutError
-from pyspark_commitlog.clients.topic_filters import Blacklist, Whitelist
-from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.wire.broker import Broker
+from pyspark_commitlog.classic.consumer import SimpleConsumer
+from pyspark_commitlog.classic.errors import ClientError, ConsumerTimeoutError
+from pyspark_commitlog.classic.topic_filters import Blacklist, Whitelist
+from pyspark_commitlog.classic.wire import calls
+from pyspark_commitlog.classic.wire.broker import Broker
 from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import CorruptRecordError, InvalidConfigError, OffsetOutOfRangeError, TopicPartition
-from tests.support.streams import Collected, OldCluster, old_cluster
+from tests.support.classic.streams import Collected, OldCluster, old_cluster
 from tests.support.waiting import soon
 
 

@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyspark_commitlog.clients.consumer import SimpleConsumer
-from pyspark_commitlog.clients.streams import ConsumerConnector
-from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.wire.broker import Broker
-from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.classic.consumer import SimpleConsumer
+from pyspark_commitlog.classic.streams import ConsumerConnector
+from pyspark_commitlog.classic.wire import calls
+from pyspark_commitlog.classic.wire.broker import Broker
+from pyspark_commitlog.classic.wire.connection import Address, Connection
 from pyspark_commitlog.registry.operations import tree_of
 from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 from pyspark_commitlog.storage import LogStoreError, TopicPartition
 from pyspark_commitlog.storage.format.legacy import v0
 from tests.registry.test_zookeeper import expire
+from tests.support.classic.streams import QUICK, Collected
 from tests.support.kafka.old_kafka import OldBroker, run_tool
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.logs.building import records
-from tests.support.streams import QUICK, Collected
 from tests.support.waiting import soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.only_all]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_commitlog.clients.errors import BrokerUnreachableError, ClientError, ConsumerTimeoutError
-from pyspark_commitlog.clients.streams import ConsumerConnector
-from pyspark_commitlog.clients.topic_filters import Whitelist
+from pyspark_commitlog.classic.errors import BrokerUnreachableError, ClientError, ConsumerTimeoutError
+from pyspark_commitlog.classic.streams import ConsumerConnector
+from pyspark_commitlog.classic.topic_filters import Whitelist
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError
+from tests.support.classic.streams import Collected
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
-from tests.support.streams import Collected
 from tests.support.waiting import soon
 
 NUMBERS = count()

@@ -10,16 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import (
-    Codec,
-    LogManager,
-    OutcomeStatus,
-    PartitionOutcome,
-    PositionTable,
-    UpgradeRun,
-    in_this_process,
-    upgrade_partitions,
-)
+from pyspark_commitlog.classic.log_0_7.entries import encode, encode_set
+from pyspark_commitlog.classic.log_0_7.reader import PositionLogReader
+from pyspark_commitlog.classic.upgrade.position_table import PositionTable
+from pyspark_commitlog.classic.upgrade.run import UpgradeRun, upgrade_partitions
+from pyspark_commitlog.storage import Codec, LogManager, OutcomeStatus, PartitionOutcome, in_this_process
 from pyspark_commitlog.storage.errors import (
     CorruptCheckpointError,
     InvalidConfigError,
@@ -29,15 +24,13 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set
-from pyspark_commitlog.storage.kafka_0_7.reader import PositionLogReader
 from pyspark_commitlog.storage.maintenance.partitions import verify_partitions
 from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
 from pyspark_commitlog.storage.maintenance.selecting import select_partitions
+from tests.support.classic.kafka_0_7 import recorded, unpacked, write_segments
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort
-from tests.support.kafka_0_7 import recorded, unpacked, write_segments
 
 ENTRIES = [encode(b"a"), encode_set([b"b", b"c", b"d"], Codec.GZIP), encode(b"e", magic=0), encode_set([b"f"] * 2)]
 VALUES = [b"a", b"b", b"c", b"d", b"e", b"f", b"f"]

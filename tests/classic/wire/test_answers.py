@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyspark_commitlog.clients.errors import BrokerError, ClientError, MalformedAnswerError
-from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.wire.broker import Broker
-from pyspark_commitlog.clients.wire.calls import FetchFrom
-from pyspark_commitlog.clients.wire.connection import Address
-from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker
+from pyspark_commitlog.classic.errors import BrokerError, ClientError, MalformedAnswerError
+from pyspark_commitlog.classic.requests_0_7 import Fetch, Offsets
+from pyspark_commitlog.classic.wire import calls
+from pyspark_commitlog.classic.wire.broker import Broker
+from pyspark_commitlog.classic.wire.calls import FetchFrom
+from pyspark_commitlog.classic.wire.connection import Address
+from pyspark_commitlog.classic.wire.kafka_0_7 import PositionBroker
 from pyspark_commitlog.protocol.apis import ApiKey
-from pyspark_commitlog.protocol.kafka_0_7 import Fetch, Offsets
 from pyspark_commitlog.storage import (
     CorruptRecordError,
     OffsetOutOfRangeError,

@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
-from pyspark_commitlog.clients.errors import BrokerError, ClientError
-from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.wire.broker import Broker
-from pyspark_commitlog.clients.wire.calls import FetchFrom
-from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.classic.errors import BrokerError, ClientError
+from pyspark_commitlog.classic.wire import calls
+from pyspark_commitlog.classic.wire.broker import Broker
+from pyspark_commitlog.classic.wire.calls import FetchFrom
+from pyspark_commitlog.classic.wire.connection import Address, Connection
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.apis import ApiKey
 from pyspark_commitlog.protocol.bodies import ErrorCode

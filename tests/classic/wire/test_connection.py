@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyspark_commitlog.clients.errors import BrokerUnreachableError, ConnectionClosedError, MalformedAnswerError
-from pyspark_commitlog.clients.wire.connection import Address, Connection, Terms
+from pyspark_commitlog.classic.errors import BrokerUnreachableError, ConnectionClosedError, MalformedAnswerError
+from pyspark_commitlog.classic.wire.connection import Address, Connection, Terms
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.support.waiting import soon
 

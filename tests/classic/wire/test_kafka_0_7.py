@@ -6,16 +6,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.clients.errors import BrokerError, BrokerUnreachableError
-from pyspark_commitlog.clients.wire.connection import Address, Connection
-from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker, PositionSet
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
-from pyspark_commitlog.protocol.kafka_0_7 import Code, Fetch, Offsets, Produce
+from pyspark_commitlog.classic.errors import BrokerError, BrokerUnreachableError
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import encode
+from pyspark_commitlog.classic.requests_0_7 import Code, Fetch, Offsets, Produce
+from pyspark_commitlog.classic.wire.connection import Address, Connection
+from pyspark_commitlog.classic.wire.kafka_0_7 import PositionBroker, PositionSet
 from pyspark_commitlog.storage import CorruptRecordError, OffsetOutOfRangeError
-from pyspark_commitlog.storage.kafka_0_7.entries import encode
+from tests.support.classic.kafka_0_7 import (
+    RECORDED_AT_MS,
+    consumed,
+    consumed_as_recorded,
+    recorded,
+    settings_of,
+    unpacked,
+)
 from tests.support.clock import ManualClock
-from tests.support.kafka_0_7 import RECORDED_AT_MS, consumed, consumed_as_recorded, recorded, settings_of, unpacked
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from pyspark_commitlog.clients.errors import BrokerUnreachableError
-from pyspark_commitlog.clients.wire import leaders as module
-from pyspark_commitlog.clients.wire.broker import Broker
-from pyspark_commitlog.clients.wire.connection import Address, Connection
-from pyspark_commitlog.clients.wire.leaders import Leaders
-from tests.support.old_brokers import NOBODY, OldBrokers
+from pyspark_commitlog.classic.errors import BrokerUnreachableError
+from pyspark_commitlog.classic.wire import leaders as module
+from pyspark_commitlog.classic.wire.broker import Broker
+from pyspark_commitlog.classic.wire.connection import Address, Connection
+from pyspark_commitlog.classic.wire.leaders import Leaders
+from tests.support.classic.old_brokers import NOBODY, OldBrokers
 
 NOWHERE = Address("127.0.0.1", 1)
 

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
-from pyspark_commitlog.clients.errors import RebalanceError
-from pyspark_commitlog.clients.zookeeper_groups.assignment import Partition, Strategy, Stream, assign
-from tests.support.zookeeper_groups import Case, cases, situations
+from pyspark_commitlog.classic.errors import RebalanceError
+from pyspark_commitlog.classic.zookeeper_groups.assignment import Partition, Strategy, Stream, assign
+from tests.support.classic.zookeeper_groups import Case, cases, situations
 
 CASES = cases()
 

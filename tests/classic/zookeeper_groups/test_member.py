@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.errors import ConsumerIdInUseError, ConsumerRebalanceFailedError
-from pyspark_commitlog.clients.topic_filters import Blacklist, Whitelist
-from pyspark_commitlog.clients.zookeeper_groups.assignment import Partition, Strategy
-from pyspark_commitlog.clients.zookeeper_groups.member import GroupMember, GroupSettings
-from pyspark_commitlog.clients.zookeeper_groups.registered import consumer_id
-from pyspark_commitlog.clients.zookeeper_groups.subscription import Subscription
+from pyspark_commitlog.classic.errors import ConsumerIdInUseError, ConsumerRebalanceFailedError
+from pyspark_commitlog.classic.topic_filters import Blacklist, Whitelist
+from pyspark_commitlog.classic.zookeeper_groups.assignment import Partition, Strategy
+from pyspark_commitlog.classic.zookeeper_groups.member import GroupMember, GroupSettings
+from pyspark_commitlog.classic.zookeeper_groups.registered import consumer_id
+from pyspark_commitlog.classic.zookeeper_groups.subscription import Subscription
 from pyspark_commitlog.registry import kafka_nodes
 from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
 from pyspark_commitlog.registry.operations import put, tree_of
 from pyspark_commitlog.registry.port import Registry
+from tests.support.classic.zookeeper_groups import Case, Reading, cases, situations
 from tests.support.waiting import soon
-from tests.support.zookeeper_groups import Case, Reading, cases, situations
 
 LOOK_S = 0.005
 QUICK = GroupSettings(backoff_ms=10, retries_max=200, session_timeout_ms=100)

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import PositionLogDirectory, PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7.entries import encode
+from pyspark_commitlog.classic.log_0_7.directory import PositionLogDirectory
+from pyspark_commitlog.classic.log_0_7.entries import encode
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
 from tests.cli.in_process import commitlog
-from tests.support.kafka_0_7 import recorded, unpacked, write_segments
+from tests.support.classic.kafka_0_7 import recorded, unpacked, write_segments
 
 LAYOUT = ("--layout", "kafka-0.7")
 

@@ -16,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pyspark_commitlog.clients.wire.connection import Address
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import encode, encode_set
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.classic.upgrade.forwarding import PositionAnswer, forwarded_messages
+from pyspark_commitlog.classic.wire.connection import Address
 from pyspark_commitlog.mirror.brokers.connections import ListedTopic
 from pyspark_commitlog.mirror.brokers.requests import EARLIEST, LATEST
 from pyspark_commitlog.mirror.errors import MirrorError, RetriableError
@@ -28,15 +31,15 @@ from pyspark_commitlog.registry import kafka_nodes
 from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
 from pyspark_commitlog.registry.operations import put
-from pyspark_commitlog.storage import (
-    CorruptRecordError,
-    PositionAnswer,
-    PositionLogSettings,
-    Records,
-    forwarded_messages,
+from pyspark_commitlog.storage import CorruptRecordError, Records
+from tests.support.classic.kafka_0_7 import (
+    consumed,
+    consumed_as_recorded,
+    recorded,
+    settings_of,
+    unpacked,
+    write_segments,
 )
-from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set
-from tests.support.kafka_0_7 import consumed, consumed_as_recorded, recorded, settings_of, unpacked, write_segments
 from tests.support.waiting import soon
 
 SIZE = struct.Struct(">i")

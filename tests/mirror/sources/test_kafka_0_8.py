@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.errors import MalformedAnswerError
-from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.classic.errors import MalformedAnswerError
+from pyspark_commitlog.classic.wire.connection import Address
 from pyspark_commitlog.mirror.brokers import failing
 from pyspark_commitlog.mirror.brokers.connections import ListedTopic
 from pyspark_commitlog.mirror.brokers.requests import EARLIEST, LATEST
@@ -18,7 +18,7 @@ from pyspark_commitlog.mirror.sources.kafka_0_8 import ZooKeeperSource, ZooKeepe
 from pyspark_commitlog.registry.errors import RegistryError
 from pyspark_commitlog.storage import FetchAnswer, TopicPartition, visible_records
 from tests.mirror.support import delete_before, fill, numbered, place
-from tests.support.old_brokers import NOBODY, OldBrokers
+from tests.support.classic.old_brokers import NOBODY, OldBrokers
 from tests.support.waiting import soon
 
 FLIGHTS = TopicPartition("flights", 0)

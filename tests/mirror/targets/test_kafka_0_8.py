@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.clients.wire.broker import Broker
-from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.classic.wire.broker import Broker
+from pyspark_commitlog.classic.wire.connection import Address
 from pyspark_commitlog.mirror.errors import RetriableError
 from pyspark_commitlog.mirror.settings import SourceSettings, TargetSettings
 from pyspark_commitlog.mirror.sources.port import BrokerPartition

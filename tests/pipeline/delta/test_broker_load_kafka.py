@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.wire.broker import Broker
-from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.classic.wire import calls
+from pyspark_commitlog.classic.wire.broker import Broker
+from pyspark_commitlog.classic.wire.connection import Address, Connection
 from pyspark_commitlog.storage import TopicPartition
 from pyspark_commitlog.storage.format.legacy import v0
 from tests.mirror.support import Place

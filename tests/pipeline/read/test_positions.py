@@ -22,7 +22,7 @@ from pyspark_commitlog.storage import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from tests.support.kafka_0_7 import recorded, unpacked
+from tests.support.classic.kafka_0_7 import recorded, unpacked
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import LogManager, NotALogDirError, add_partitions, delete_topic
-from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.directory.manager import UNSTAGED_MAX
 from pyspark_commitlog.storage.directory.snapshots.taking import take_snapshot
-from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
-from pyspark_commitlog.storage.kafka_0_7.log import PositionLog, PositionLogSettings
 from pyspark_commitlog.storage.writing.log import Log
 
 
@@ -62,10 +59,6 @@ def test_a_log_is_not_opened_through_a_link(tmp_path: Path, outside: Path) -> No
     (tmp_path / "t-0").symlink_to(outside)
     with pytest.raises(NotALogDirError, match="is a link"):
         Log.open(str(tmp_path / "t-0"))
-    with pytest.raises(NotALogDirError, match="is a link"):
-        PositionLog(
-            LocalFileSystem(), str(tmp_path / "t-0"), PositionLogSettings(), SystemClock(), topic="t", recovers=True
-        )
     assert content(outside) == {"partition.metadata": "somebody's"}
 
 

@@ -179,6 +179,24 @@ def test_a_directory_without_a_log_is_distinguished_from_one_with_a_log(tmp_path
         LogManager.open(str(tmp_path), create=True)  # somebody else's: not to be littered
 
 
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (["t-0/00000000000000000000.kafka"], "a log directory of Kafka 0.7: read it with layout kafka-0.7"),
+        (["notes/a", "t_0/00000000000000000000.kafka"], "a log directory of Kafka 0.7"),
+        (["t-0/a"], "neither"),
+        (["t/00000000000000000000.kafka"], "neither"),
+        (["t-0.kafka", "t-1"], "neither"),
+    ],
+)
+def test_a_directory_of_kafka_0_7_is_named_as_one(tmp_path: Path, files: list[str], told: str) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(NotALogDirError, match=told):
+        LogManager.open(str(tmp_path))
+
+
 def broker_directory(directory: Path) -> Path:
     """A broker's directory: partitions, checkpoints, no topics.json."""
     for name in ("plain-0", "plain-1", "with-dash-7", "keyed-0", "__consumer_offsets-3"):

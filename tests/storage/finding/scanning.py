@@ -5,17 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from pyspark_commitlog.storage import (
-    Bounds,
-    Condition,
-    FoundRecords,
-    Isolation,
-    LogManager,
-    LogReader,
-    PositionTopics,
-    Records,
-    Search,
-)
+from pyspark_commitlog.storage import Bounds, Condition, FoundRecords, Isolation, LogManager, LogReader, Records, Search
+from pyspark_commitlog.storage.finding.search import SearchedTopics
 
 
 class Row(NamedTuple):
@@ -59,7 +50,7 @@ def as_rows(found: list[FoundRecords]) -> list[Row]:
 
 
 def found(
-    manager: LogManager | PositionTopics, topic: str, condition: Condition, bounds: Bounds | None = None, **how: object
+    manager: LogManager | SearchedTopics, topic: str, condition: Condition, bounds: Bounds | None = None, **how: object
 ) -> list[Row]:
     """What a search finds that must be complete."""
     with Search(manager, topic, condition, bounds, **how) as search:  # type: ignore[arg-type]

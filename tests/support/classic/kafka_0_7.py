@@ -9,11 +9,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from pyspark_commitlog.classic.log_0_7.entries import messages_in
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
 from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.kafka_0_7.entries import messages_in
-from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.7"
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-0.7"
 OWN_SETTINGS = set(PositionLogSettings.names())
 RECORDED_AT_MS = 1_795_720_680_000  # some of the times that were asked for are later
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.classic.wire.connection import Address
 from pyspark_commitlog.protocol.apis import ApiKey
 from pyspark_commitlog.protocol.bodies import ErrorCode, read_request, write_answer
 from pyspark_commitlog.protocol.fetch import Fetched, encode_fetched, parse_fetch

@@ -8,20 +8,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark_commitlog.clients.streams import ConsumerConnector, KafkaStream
-from pyspark_commitlog.clients.wire.connection import Address, Connection
-from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import encode_set
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.classic.requests_0_7 import Produce
+from pyspark_commitlog.classic.streams import ConsumerConnector, KafkaStream
+from pyspark_commitlog.classic.wire.connection import Address, Connection
+from pyspark_commitlog.classic.wire.kafka_0_7 import PositionBroker
 from pyspark_commitlog.gateway.server import Gateway
-from pyspark_commitlog.protocol.kafka_0_7 import Produce
 from pyspark_commitlog.registry import kafka_nodes
 from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
 from pyspark_commitlog.registry.operations import put
 from pyspark_commitlog.registry.port import Registry
-from pyspark_commitlog.storage import PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7.entries import encode_set
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark_commitlog.clients.zookeeper_groups.assignment import Partition, Stream
+from pyspark_commitlog.classic.zookeeper_groups.assignment import Partition, Stream
 from pyspark_commitlog.registry.kafka_nodes import KafkaVersion
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "zookeeper-groups"
+GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper-groups"
 RELEASES: Mapping[str, KafkaVersion] = {"0.7.2": (0, 7, 2), "0.8.2.2": (0, 8, 2), "0.10.2.2": (0, 10, 2)}
 
 

@@ -8,8 +8,8 @@ import sys
 import threading
 from types import FrameType
 
-from pyspark_commitlog.clients.streams import ConsumerConnector, KafkaStream
-from pyspark_commitlog.clients.topic_filters import Whitelist
+from pyspark_commitlog.classic.streams import ConsumerConnector, KafkaStream
+from pyspark_commitlog.classic.topic_filters import Whitelist
 
 
 def main(settings: str, whitelist: str, streams: str) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.wire.broker import Broker
-from pyspark_commitlog.clients.wire.connection import Address, Connection
-from pyspark_commitlog.clients.zookeeper_groups.assignment import Strategy, assign
-from pyspark_commitlog.clients.zookeeper_groups.registered import Registered, streams_by_topic
+from pyspark_commitlog.classic.wire import calls
+from pyspark_commitlog.classic.wire.broker import Broker
+from pyspark_commitlog.classic.wire.connection import Address, Connection
+from pyspark_commitlog.classic.zookeeper_groups.assignment import Strategy, assign
+from pyspark_commitlog.classic.zookeeper_groups.registered import Registered, streams_by_topic
 from pyspark_commitlog.registry import kafka_nodes
 from pyspark_commitlog.registry.operations import put
 from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
@@ -58,7 +58,7 @@ class Member:
         self._output = home / f"{number}-{kind}.out"
         settings = {**SETTINGS, "zookeeper.connect": connect}
         if kind == "ours":
-            program = [sys.executable, "-m", "tests.torture.clients.reader"]
+            program = [sys.executable, "-m", "tests.torture.classic.reader"]
             command = [*program, json.dumps(settings), WHITELIST, str(streams)]
         else:
             config = home / f"{number}.properties"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.producer.targets.log_directory import LogDirectoryTarget
+from pyspark_commitlog.classic.producer.targets.log_directory import LogDirectoryTarget
 from pyspark_commitlog.storage import LogManager, add_partitions
 from tests.support.clock import ManualClock
 

@@ -9,21 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.errors import (
-    BrokerUnreachableError,
-    InvalidMessageError,
-    NotSentError,
-)
-from pyspark_commitlog.clients.producer import Producer, ProducerData, Record
-from pyspark_commitlog.clients.wire.connection import Address, Connection
-from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker
-from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
-from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.classic.errors import BrokerUnreachableError, InvalidMessageError, NotSentError
+from pyspark_commitlog.classic.gateway_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.classic.gateway_0_7.server import PositionGateway
+from pyspark_commitlog.classic.log_0_7.entries import messages_in
+from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.classic.producer import Producer, ProducerData, Record
+from pyspark_commitlog.classic.requests_0_7 import Fetch
+from pyspark_commitlog.classic.wire.connection import Address, Connection
+from pyspark_commitlog.classic.wire.kafka_0_7 import PositionBroker
 from pyspark_commitlog.gateway.server import Gateway
-from pyspark_commitlog.protocol.kafka_0_7 import Fetch
-from pyspark_commitlog.storage import InvalidConfigError, PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7.entries import messages_in
-from tests.clients.producer.reading import records_in, values_in
+from pyspark_commitlog.storage import InvalidConfigError
+from tests.classic.producer.reading import records_in, values_in
 from tests.support.gateway import WireClient, create_topic, serving
 from tests.support.ports import free_port
 from tests.support.waiting import soon

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.errors import BrokerUnreachableError, MessageSizeTooLargeError
-from pyspark_commitlog.clients.producer import Producer, ProducerData, Record
+from pyspark_commitlog.classic.errors import BrokerUnreachableError, MessageSizeTooLargeError
+from pyspark_commitlog.classic.producer import Producer, ProducerData, Record
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import InvalidConfigError
-from tests.clients.producer.reading import records_in, values_in
+from tests.classic.producer.reading import records_in, values_in
 from tests.support.gateway import WireClient, create_topic, serving
 from tests.support.ports import free_port
 from tests.support.waiting import soon

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.errors import NoBrokersForPartitionError
-from pyspark_commitlog.clients.producer.targets.zookeeper_brokers import ZooKeeperBrokers
-from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.classic.errors import NoBrokersForPartitionError
+from pyspark_commitlog.classic.producer.targets.zookeeper_brokers import ZooKeeperBrokers
+from pyspark_commitlog.classic.wire.connection import Address
 from pyspark_commitlog.registry import kafka_nodes
 from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import PartitionState, RegisteredBroker

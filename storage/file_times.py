@@ -1,11 +1,11 @@
-"""Positions before a time: 0.7 stores no times of messages, so the times of files' last changes are used."""
+"""Offsets before a time, by the times of the files of a log: what version 0 of ListOffsets answers, and Kafka 0.7."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..errors import InvalidOffsetError
+from .errors import InvalidOffsetError
 
 LATEST = -1
 EARLIEST = -2
@@ -35,8 +35,3 @@ def offsets_before(times: Sequence[tuple[int, int]], time_ms: int, count: int) -
     else:
         found = next((row + 1 for row in reversed(range(len(times))) if times[row][1] <= time_ms), 0)
     return [start for start, _ in reversed(times[:found])][:count]
-
-
-def offsets_without_log(time_ms: int) -> list[int]:
-    """Returns 0.7's answer for a partition without a log: [0] for the latest and the earliest."""
-    return [0] if time_ms in (LATEST, EARLIEST) else []
