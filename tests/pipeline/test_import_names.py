@@ -78,7 +78,8 @@ def test_wheel_contains_every_module_of_the_folders_and_the_settings(wheel: Path
     modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.suffix in suffixes]
     settings = [path for path in (ROOT / "conf").rglob("*") if path.is_file() and path.suffix != ".pyc"]
     ours = {f"pyspark_commitlog/{path.relative_to(ROOT)}" for path in modules + settings}
-    assert packed == ours | {"pyspark_commitlog/__init__.py", "pyspark_commitlog/py.typed"}
+    former = {f"pyspark_commitlog/clients/{path.name}" for path in (ROOT / "pyspark_commitlog/clients").glob("*.py")}
+    assert packed == ours | former | {"pyspark_commitlog/__init__.py", "pyspark_commitlog/py.typed"}
 
 
 @pytest.mark.only_all
