@@ -1,4 +1,4 @@
-"""Small mistakes put into ``storage/`` one at a time, by chance: do the tests of the module notice?
+"""Small mistakes put into ``storage/`` and the log of 0.7, one at a time, by chance: do the tests of the module notice?
 
 Each mutant is a copy of the tree with one place changed: a comparison, a sign, a constant, a condition, a result, a
 call left out. The JIT is off, so that kernels count too. A mutant that no test notices is told with its place: it is a
@@ -38,6 +38,7 @@ PRELOADED = [
     "fastcrc",
     "zstandard",
 ]
+CHANGED = ("storage", "classic/log_0_7", "classic/upgrade")
 CONTROL_EVERY = 25  # mutants: the same tests must pass in the tree as it is
 # Needs a broker, Spark or several processes at once.
 NOT_FOR_MUTANTS = ("tests.support.kafka", "import pyspark", "from pyspark.", "SPAWN.Event")
@@ -130,9 +131,9 @@ def _places(node: ast.AST, parent: ast.AST | None = None) -> Iterator[ast.AST]:
 
 
 def sites(root: Path) -> list[Site]:
-    """Every place in ``storage/`` that can be changed, in a fixed order."""
+    """Every place in :data:`CHANGED` that can be changed, in a fixed order."""
     found = []
-    for path in sorted((root / "storage").rglob("*.py")):
+    for path in [each for folder in CHANGED for each in sorted((root / folder).rglob("*.py"))]:
         places = _places(ast.parse(path.read_text()))
         for number, node in enumerate(places):
             for name, change in CHANGES.items():
