@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...arrow.values.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore
 from ...arrow.values.serde import JsonSerde, Mode, Serde
 from ...storage import InvalidConfigError
+from ..rows.arrow_schema import as_arrow
 from .command.value_arguments import TAKEN
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def serde_of(options: argparse.Namespace) -> Serde | None:
         return None
     if options.format == "avro":
         return _avro_serde(options)
-    schema = to_arrow_schema(cast(StructType, StructType.fromDDL(options.schema)), timezone="UTC")
+    schema = as_arrow(cast(StructType, StructType.fromDDL(options.schema)))
     session = SparkSession.getActiveSession()
     zone = "UTC" if session is None else str(session.conf.get("spark.sql.session.timeZone"))
     return JsonSerde(schema, _mode(options), confluent_header=options.confluent_header, timezone=zone)

@@ -15,14 +15,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from ...storage import (
     CommittedOffset,
@@ -40,6 +32,15 @@ from ..rows.offsets import Ends, Logs, Offsets, offsets_from_nested, offsets_to_
 from ..rows.read_mode import ReadMode
 from ..rows.topic_ids import ids_in, with_ids
 from ..workers.border import errors_end_here
+from .admission import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+    check_served,
+)
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
@@ -111,6 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets | None = None
         self._committed: Offsets | None = None  # the offsets that this run has committed for the group
         self._target: Seen | None = None  # under AvailableNow
+        self._planned: Nested = {}  # the end of the micro-batch that was planned last in this run
 
     # Where a query and its micro-batches begin and end
 
@@ -161,9 +163,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(limits.max_bytes)
         return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
 
-    def latestOffset(self, start: Nested, limit: ReadLimit) -> Nested:  # noqa: N802
-        """Returns where the next micro-batch ends. Reports topics that were made again (``failOnDataLoss``)."""
+    def latestOffset(self, start: Nested | None = None, limit: ReadLimit | None = None) -> Nested:  # noqa: N802
+        """Returns where the next micro-batch ends. Reports topics that were made again (``failOnDataLoss``).
+
+        Spark 4.1 gives neither argument: the micro-batch then follows the one that was planned last, and has all there
+        is.
+        """
         self._begin()
+        start = self._planned if start is None else start
         if start == UNDECIDED:
             self._latest = self._initial_offsets()
             return self._nested(self._latest, self._initial_ids)
@@ -172,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = self._same(_offsets(start), ids_in(start), seen.ids)
         self._commit(begun)
         self._latest = {each: state.latest(begun.get(each)) for each, state in seen.states.items()}
-        if isinstance(limit, ReadAllAvailable):
+        if limit is None or isinstance(limit, ReadAllAvailable):
             return self._nested(self._latest, ids)
         begins = {each: state.begin(begun.get(each)) for each, state in seen.states.items()}
         limits = _with_limit(limit, self._options.limits)
@@ -238,6 +245,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Nested, end: Nested) -> Sequence[InputPartition]:
         """Returns one OffsetRange per task of a micro-batch; reports lost records (``failOnDataLoss``)."""
+        self._planned = end
         if start == UNDECIDED:
             return []
         begun, ended = _offsets(start), _offsets(end)
@@ -354,6 +362,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         micro-batch.
         """
         self._options.log_notices()
+        check_served(self._options)
         if self._options.group_id is not None:
             self._open_logs.manager.check_writable()
 

@@ -18,9 +18,9 @@ from pyspark.core.rdd import RDD
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
+from ..rows.arrow_schema import as_arrow
 from ..rows.messages import LongRowError, OverMessages
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterabl
     """
     session, cut = rows.sparkSession, _cut(rows, limits)
     zone, large = session.conf.get("spark.sql.session.timeZone"), session.conf.get(_LARGE_TYPES) == "true"
-    schema = to_arrow_schema(rows.schema, timezone=zone, prefers_large_types=large)
+    schema = as_arrow(rows.schema, timezone=zone, large=large)
 
     def collect() -> list[T | None]:
         messages: RDD[bytes] = RDD(cut._jdf.toArrowBatchRdd().toJavaRDD(), session.sparkContext, NoOpSerializer())

@@ -90,6 +90,34 @@ for number, (page, program) in enumerate(programs.items()):
 sys.exit(failed)
 """
 
+# With a Spark that a cluster brings: both ends of both sources, and a query that continues in another program.
+OLDER_SPARK = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark_commitlog import commitlog_sink
+
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+assert spark.version.startswith(sys.argv[1]), spark.version
+rows = spark.range(100).selectExpr("cast(id as string) as key", "cast(id as string) as value")
+rows.write.format("commitlog").option("topic", "t").mode("append").save("log")
+for run in (1, 2):
+    commitlog_sink(topic="t", log_dir="log", txnAppId="app")(rows, run)
+    stream = spark.readStream.format("commitlog").option("subscribe", "t").option("startingOffsets", "earliest")
+    writer = stream.load("log").writeStream.option("checkpointLocation", "checkpoint").trigger(availableNow=True)
+    writer.foreachBatch(commitlog_sink(topic="copy", log_dir="log")).start().awaitTermination()
+    read = spark.read.format("commitlog").option("pushFilters", "true").load("log", subscribe="copy")
+    assert read.count() == 100 * (run + 1), read.count()
+assert read.where("key = '7'").count() == 3
+try:
+    stream.option("maxOffsetsPerTrigger", 5).load("log").writeStream.format("noop").start().awaitTermination()
+except Exception as error:
+    assert "needs Spark 4.2 or newer" in str(error), error
+else:
+    raise AssertionError("maxOffsetsPerTrigger was taken")
+"""
+
 
 def first(name: str) -> tuple[str, str]:
     found = first_example(ROOT / name)
@@ -230,6 +258,22 @@ def test_the_first_examples_with_spark_work_without_the_clone(
         [clean / "bin/python", "-c", SESSION, argument],
         check=False,
         env=variables(clean, place.parent),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
+@pytest.mark.only_all
+def test_a_cluster_may_bring_spark_4_1(environment: Callable[[str], Path], place: Path) -> None:
+    clean = environment(SPARK)
+    older = place.parent / "older"
+    install = [clean / "bin/pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", older]
+    subprocess.run([*install, "pyspark==4.1.*"], check=True)
+    done = subprocess.run(
+        [clean / "bin/python", "-c", OLDER_SPARK, "4.1"],
+        check=False,
+        env=variables(clean, place.parent) | {"PYTHONPATH": str(older)},
         capture_output=True,
         text=True,
     )

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ....arrow.values.serde import Serde, SerializationError
@@ -20,6 +19,7 @@ from ....storage import LogManager
 from ...read.options import ReadOptions
 from ...read.task import batches_of
 from ...read.task_ranges import OffsetRange
+from ...rows.arrow_schema import as_arrow
 from ..table_stream.tail_rows import TailRows
 from .plan import Span
 
@@ -43,7 +43,7 @@ def small_tail(
     """
     if sum(each.offset_count for each in spans) > OFFSETS_MAX:
         return None
-    rows = TailRows(to_arrow_schema(schema, timezone="UTC"), serde, drops_bad)
+    rows = TailRows(as_arrow(schema), serde, drops_bad)
     try:
         found = _read(log_dir, spans, options, rows)
     except SerializationError:

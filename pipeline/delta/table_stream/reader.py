@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ....storage import InvalidConfigError, LogWatcher, OffsetOutOfRangeError, TopicPartition, did_you_mean, made_again
 from ...read.options import ReadOptions
 from ...read.stream import PartitionState, Seen, StreamReader
 from ...read.task_ranges import OffsetRange
+from ...rows.arrow_schema import as_arrow
 from ...rows.offsets import DataLoss
 from ...workers.border import errors_end_here
 from ..provenance.other_log import other_log
@@ -192,4 +192,4 @@ def _columns(schema: StructType, files: TableFiles) -> pa.Schema:
                 f"{files.name} has no column {field.name} of type {field.dataType.simpleString()}; it has "
                 f"{found.simpleString()}"
             )
-    return to_arrow_schema(schema, timezone="UTC")
+    return as_arrow(schema)

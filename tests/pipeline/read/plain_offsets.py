@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.streaming.datasource import ReadLimit
-
+from pyspark_commitlog.pipeline.read.admission import ReadLimit
 from pyspark_commitlog.pipeline.read.stream import Nested, StreamReader
 
 

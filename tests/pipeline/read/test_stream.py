@@ -15,10 +15,10 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_commitlog.arrow.columns import schema_of
+from pyspark_commitlog.pipeline.read.admission import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark_commitlog.pipeline.read.open_logs import OpenLogs
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import UNDECIDED, StreamReader

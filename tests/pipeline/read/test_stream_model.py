@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_commitlog.arrow.columns import schema_of
+from pyspark_commitlog.pipeline.read.admission import ReadAllAvailable
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark import cloudpickle
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_commitlog.arrow.values.recorded import serde_to_text
 from pyspark_commitlog.arrow.values.serde import JsonSerde
 from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
 from pyspark_commitlog.pipeline.delta.command.words import MODE_PROPERTY, SERDE_PROPERTY
+from pyspark_commitlog.pipeline.read.admission import ReadAllAvailable, ReadMaxRows
 from pyspark_commitlog.storage import Isolation, LogManager
 from pyspark_commitlog.storage.format import v2
 from tests.support.logs.building import NOW_MS, end_transaction, records
