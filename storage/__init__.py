@@ -202,6 +202,7 @@ if TYPE_CHECKING:
         encode_assignment as encode_assignment,
     )
     from .format.internal.group_records import (
+        TOMBSTONE_ORDER as TOMBSTONE_ORDER,
         GroupRecordKey as GroupRecordKey,
         GroupRecordKind as GroupRecordKind,
         decode_record as decode_record,
@@ -629,7 +630,13 @@ else:
                 "TopicPartition",
                 "check_topic_name",
             ],
-            "format.internal.group_records": ["GroupRecordKey", "GroupRecordKind", "decode_record", "encode_record"],
+            "format.internal.group_records": [
+                "TOMBSTONE_ORDER",
+                "GroupRecordKey",
+                "GroupRecordKind",
+                "decode_record",
+                "encode_record",
+            ],
             "format.internal.consumer_protocol": [
                 "Assignment",
                 "Subscription",

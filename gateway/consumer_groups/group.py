@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ...storage import GroupRecordKey, GroupRecordKind as Kind, decode_record, encode_record
+from ...storage import TOMBSTONE_ORDER, GroupRecordKey, GroupRecordKind as Kind, decode_record, encode_record
 from .assignors import ASSIGNORS, Subscriber
 from .member import NO_EPOCH, STATIC_LEAVING, ConsumerMember, MemberState, preferred
 from .partitions import NO_HASH, Catalog, Part, Topic, by_topic, parts_of, topics_hash
@@ -140,7 +140,7 @@ class ConsumerGroup:
 
     def end(self) -> None:
         """Notes that all records of the group are deleted, because it continues as a classic group."""
-        for each in list(self._stored):
+        for each in self.to_delete():
             self.put(Kind(each.kind), each.name, None)
 
     def put(self, kind: Kind, name: str | None, fields: Mapping[str, Any] | None) -> None:
@@ -172,6 +172,10 @@ class ConsumerGroup:
     def stored(self) -> Mapping[GroupRecordKey, bytes]:
         """The records of the group, with all that was noted."""
         return self._stored
+
+    def to_delete(self) -> Mapping[GroupRecordKey, bytes]:
+        """Returns :attr:`stored` in the order of deletion; Kafka cannot load a partition with another order."""
+        return dict(sorted(self._stored.items(), key=lambda record: TOMBSTONE_ORDER.index(record[0].kind)))
 
     # Members
 

@@ -388,5 +388,5 @@ class Consumers:
         if group.members:
             return ErrorCode.inconsistent_group_protocol
         self.forget(group)
-        self._groups.store.write(tombstones_of(group.stored), lambda failure: self._groups.note(name, failure))
+        self._groups.store.write(tombstones_of(group.to_delete()), lambda failure: self._groups.note(name, failure))
         return ErrorCode.none

@@ -371,7 +371,7 @@ class Offsets:
     def _forget_consumers(self, group: ConsumerGroup) -> list[GroupChange]:
         """Drops an empty group of Kafka 4; returns the tombstones of its records."""
         del self._groups.consumers[group.name]
-        return tombstones_of(group.stored)
+        return tombstones_of(group.to_delete())
 
     def _forget(self, group: Group, contents: Contents) -> list[GroupChange]:
         """Marks a group as deleted; returns the tombstone of its record."""
