@@ -323,6 +323,8 @@ class Offsets:
             for key, value in offsets_among(store.contents([])).items():
                 if key.topic in topics and not is_of_sink(key):
                     gone.setdefault(key.group, []).append(GroupChange(key, None, only_if=value))
+            for key in store.undecided_in(topics):  # they would come back at the commit
+                gone.setdefault(key.group, []).append(GroupChange(key, None))
             return [failure for failure in store.write(list(gone.values())) if failure is not None]
 
         def done(failures: Collection[Exception]) -> None:

@@ -80,6 +80,10 @@ class BucketGroups:
         with self._log.reading() as state:
             return {_partition_of(name) for name in undecided_offsets(state, group)}
 
+    def undecided_in(self, topics: Collection[str]) -> list[OffsetCommitKey]:
+        """Returns nothing: a topic's deletion drops them from open transactions."""
+        return []
+
     def _offsets_of(self, group: str) -> dict[OffsetCommitKey, OffsetCommitValue]:
         with self._log.reading() as state:
             return dict(self._offsets({group: state.groups.get(group, {})}))

@@ -82,12 +82,15 @@ class CoordinatedGroups:
         if partition is None:
             return set()
         self._logs.seen_to_write(partition)
-        keys = (
-            key
-            for key in self._logs.latest(partition).undecided()
-            if isinstance(key, OffsetCommitKey) and key.group == group
-        )
+        keys = (key for key in self._undecided(partition) if key.group == group)
         return {TopicPartition(key.topic, key.partition) for key in keys}
+
+    def undecided_in(self, topics: Collection[str]) -> list[OffsetCommitKey]:
+        """Returns the offsets in topics that open transactions committed, as of the last :meth:`contents`."""
+        return [key for each in self._logs.here() for key in self._undecided(each) if key.topic in topics]
+
+    def _undecided(self, partition: int) -> list[OffsetCommitKey]:
+        return [key for key in self._logs.latest(partition).undecided() if isinstance(key, OffsetCommitKey)]
 
     def partition_of(self, group: str) -> TopicPartition:
         """Like :meth:`GroupOffsets.partition_of`."""

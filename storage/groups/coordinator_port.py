@@ -9,7 +9,12 @@ from typing import NamedTuple, Protocol
 from ..errors import LogStoreError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.group_records import GroupRecordKey
-from ..format.internal.internal_topics import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
+from ..format.internal.internal_topics import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from ..recovery.producer_state import Producer
 from .offsets import GroupKey, GroupValue
 
@@ -71,6 +76,10 @@ class GroupRecords(Protocol):
 
         Raises the errors of :meth:`offsets`.
         """
+        ...
+
+    def undecided_in(self, topics: Collection[str]) -> Sequence[OffsetCommitKey]:
+        """Returns the offsets in topics that open transactions committed, as of the last :meth:`contents`."""
         ...
 
     def write(self, writes: Sequence[Changes]) -> Sequence[LogStoreError | None]:

@@ -364,3 +364,12 @@ def test_offsets_of_a_deleted_topic_are_deleted_in_all_groups(bench: Bench) -> N
     assert (bench.fetched(), bench.fetched("other"), bench.fetched(topic="u")) == (None, None, 1)
     assert OffsetCommitKey(G, "u", 0) in bench.records()
     assert GroupMetadataKey(G) not in bench.records()
+
+
+def test_offsets_of_a_deleted_topic_in_an_open_transaction_do_not_come_back(bench: Bench) -> None:
+    assert commit_in_transaction(bench, 500) is ErrorCode.none
+    assert commit_in_transaction(bench, 8, topic="u") is ErrorCode.none
+    bench.coordinator.offsets.delete_topics({"t"})
+    end_transaction(bench.manager.open_log("__consumer_offsets", 0), 5, commit=True)
+    assert (bench.fetched(), bench.fetched(topic="u")) == (None, 8)
+    assert bench.restarted().fetched() is None
