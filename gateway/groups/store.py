@@ -6,6 +6,7 @@ coordinator never waits for the disk, so heartbeats are answered even while the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ class GroupStore(Store[GroupRecords, _Write]):
         """``timeout_ms``: a write that has not ended by then is answered with REQUEST_TIMED_OUT."""
         super().__init__(disk, home)
         self._timeout_ms = timeout_ms
+        self._earlier: deque[list[_Write]] = deque()  # pending writes before a question; a flush of each is scheduled
 
     def write(self, changes: Sequence[GroupChange | GroupFence], done: Written) -> None:
         """Writes changes of one group, and calls ``done`` with None when they are durable, else with the error.
@@ -99,6 +101,19 @@ class GroupStore(Store[GroupRecords, _Write]):
         There is no timeout: an answer before the end lets the client begin another transaction, which would get them.
         """
         self._put(_Write(offsets, done))
+
+    def _flush_first(self) -> None:
+        """Keeps later writes out of a flush that is before the question, which would delete what they commit."""
+        with self._guard:
+            if self._waiting:
+                self._earlier.append(self._waiting)
+                self._waiting = []
+
+    def _taken(self) -> list[_Write]:
+        with self._guard:
+            if self._earlier:
+                return self._earlier.popleft()
+        return super()._taken()
 
     @contextmanager
     def _one_look(self, disk: GroupRecords) -> Iterator[GroupRecords]:

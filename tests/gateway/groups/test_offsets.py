@@ -373,3 +373,15 @@ def test_offsets_of_a_deleted_topic_in_an_open_transaction_do_not_come_back(benc
     end_transaction(bench.manager.open_log("__consumer_offsets", 0), 5, commit=True)
     assert (bench.fetched(), bench.fetched(topic="u")) == (None, 8)
     assert bench.restarted().fetched() is None
+
+
+def test_an_offset_that_is_committed_after_a_topic_was_made_again_stays(bench: Bench) -> None:
+    bench.commit(10)
+    bench.disk_thread.waits = True
+    bench.commit(1, group="other", topic="u")  # its flush waits before the deletion
+    bench.coordinator.offsets.delete_topics({"t"})
+    bench.commit(3, by="later")
+    bench.disk_thread.work()
+    assert bench.answers["commit later"] is ErrorCode.none
+    bench.disk_thread.waits = False
+    assert (bench.fetched(), bench.fetched("other", "u")) == (3, 1)
