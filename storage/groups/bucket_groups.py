@@ -20,6 +20,7 @@ from ..format.internal.internal_topics import OffsetCommitKey, OffsetCommitValue
 from .coordinator_port import Changes, GroupChange, GroupFence, TransactionalOffsets
 from .offsets import GroupKey, GroupValue, keys_of
 
+NEVER_MS = (1 << 63) - 1  # when offsets expire, whatever the state of their group
 Offsets = dict[str, dict[str, GroupOffset | None]]  # by group and partition; None: deleted
 
 
@@ -95,7 +96,7 @@ class BucketGroups:
         for group, partitions in groups.items():
             for name, each in partitions.items():
                 key = OffsetCommitKey(group, *_partition_of(name))
-                yield key, OffsetCommitValue(each.offset, each.metadata, now_ms)
+                yield key, OffsetCommitValue(each.offset, each.metadata, now_ms, expire_timestamp=NEVER_MS)
 
     # Writing
 
