@@ -72,8 +72,16 @@ class Consumers:
             raise RequestError(error, "the coordinator cannot answer for the group now")
 
     def check(self, name: str) -> ErrorCode:
-        """Returns the error for a group whose records do not decode."""
-        return ErrorCode.coordinator_load_in_progress if name in self._damaged else ErrorCode.none
+        """Returns the error for a group whose records do not decode, until they have been deleted."""
+        if name not in self._damaged:
+            return ErrorCode.none
+
+        def read(records: Mapping[GroupKey, GroupValue]) -> None:
+            if not ConsumerGroup.is_in(name, records):
+                self._damaged.discard(name)
+
+        self._groups.store.look(lambda store: store.records(name), read, lambda failure: None)
+        return ErrorCode.coordinator_load_in_progress
 
     def _group_of(self, beat: Heartbeat) -> ConsumerGroup:
         """Returns the group of a heartbeat.

@@ -382,3 +382,15 @@ def test_a_group_with_a_record_that_does_not_decode_is_not_served_and_not_overwr
     other = bench.restarted().topics(t=4)
     assert other.enter("b", "t").error is ErrorCode.coordinator_load_in_progress
     assert other.records() == before
+
+
+def test_a_group_with_a_record_that_does_not_decode_is_served_once_it_was_deleted(bench: Bench) -> None:
+    bench.enter("a", "t")
+    bench.groups.write([[GroupChange(GroupRecordKey(3, G), b"\0\7later")]])
+    other = bench.restarted().topics(t=4)
+    assert other.enter("b", "t").error is ErrorCode.coordinator_load_in_progress
+    codes: list[ErrorCode] = []
+    other.coordinator.delete(G, codes.append)
+    assert codes == [ErrorCode.none]
+    other.enter("b", "t")  # finds that the records are gone
+    assert told(other.enter("b", "t")) == parts("t", 0, 1, 2, 3)
