@@ -123,9 +123,9 @@ class Consumers:
         if classic.state is not State.EMPTY:
             logger.info("group %r: goes on as a group of Kafka 4, epoch %d", group.name, group.epoch)
             self._rebalancing.give_up(classic, ErrorCode.rebalance_in_progress)
-            classic.is_held = False  # the new one is
             for each in group.members.values():
                 self.expect(group, each)
+        classic.is_held = False  # the new one is, also if the classic one became empty a moment ago
 
     def _check_room(self, group: ConsumerGroup, beat: Heartbeat) -> None:
         most = self._groups.config.group_consumer_max_size

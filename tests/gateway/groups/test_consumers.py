@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.protocol.bodies import ErrorCode
-from pyspark_commitlog.storage import GroupChange, GroupRecordKey
+from pyspark_commitlog.storage import GroupChange, GroupRecordKey, GroupsInUse
 from tests.support.groups import REBALANCE_MS, Bench, G, parts, told
 
 SESSION_MS = 45_000
@@ -250,6 +250,21 @@ def test_a_member_takes_over_an_empty_classic_group(bench: Bench) -> None:
     assert told(bench.enter("a", "t")) == parts("t", 0, 1, 2, 3)
     assert bench.stored is None
     assert state(bench.restarted()) == "Stable"
+
+
+def test_commands_are_kept_away_from_a_group_that_was_classic_until_a_moment_ago(bench: Bench) -> None:
+    command = GroupsInUse(bench.manager)
+    bench.coordinator._groups.in_use = GroupsInUse(bench.manager)
+    (classic,) = bench.stable("c")
+    bench.disk_thread.waits = True
+    bench.leave(classic)  # that the group is empty is not stored yet
+    bench.beat("a", 0, rebalance_timeout_ms=REBALANCE_MS, topics=("t",), owned=frozenset())
+    bench.disk_thread.work()
+    assert told(bench.answers["a"]) == parts("t", 0, 1, 2, 3)
+    assert not command.take(G)
+    bench.disk_thread.waits = False
+    bench.beat("a", -1)
+    assert command.take(G)
 
 
 # --- offsets
