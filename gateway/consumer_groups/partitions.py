@@ -8,6 +8,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from ...storage import InvalidRecordError
+
 NO_ID = UUID(int=0)
 NO_HASH = 0  # of a group without topics
 
@@ -70,11 +72,16 @@ def parts_of(topics: Collection[Mapping[str, Any]]) -> frozenset[Part]:
 
 
 def epochs_of(topics: Collection[Mapping[str, Any]], default: int) -> dict[Part, int]:
-    """Returns the partitions in a record's field with their epochs; ``default``: of those that have none there."""
+    """Returns the partitions in a record's field with their epochs; ``default``: of those that have none there.
+
+    Raises InvalidRecordError if their numbers differ.
+    """
     found = {}
     for topic in topics:
         numbers = topic["partitions"]
         epochs = topic.get("assignmentEpochs") or [default] * len(numbers)
+        if len(epochs) != len(numbers):
+            raise InvalidRecordError(f"{len(numbers)} partitions have {len(epochs)} epochs")
         found.update({Part(topic["topicId"], number): epoch for number, epoch in zip(numbers, epochs, strict=True)})
     return found
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.protocol.bodies import ErrorCode
-from pyspark_commitlog.storage import GroupChange, GroupRecordKey, GroupsInUse
-from tests.support.groups import REBALANCE_MS, Bench, G, parts, told
+from pyspark_commitlog.storage import GroupChange, GroupRecordKey, GroupsInUse, encode_record
+from tests.support.groups import REBALANCE_MS, Bench, G, parts, told, topic_id
 
 SESSION_MS = 45_000
 
@@ -409,3 +409,15 @@ def test_a_group_with_a_record_that_does_not_decode_is_served_once_it_was_delete
     assert codes == [ErrorCode.none]
     other.enter("b", "t")  # finds that the records are gone
     assert told(other.enter("b", "t")) == parts("t", 0, 1, 2, 3)
+
+
+def test_a_member_with_fewer_epochs_than_partitions_keeps_no_other_group_from_being_loaded(bench: Bench) -> None:
+    bench.enter("a", "t")
+    bench.enter("b", "t", group="other")
+    topic = {"topicId": topic_id("t"), "partitions": [0, 1], "assignmentEpochs": [2]}
+    current = {"memberEpoch": 2, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": [topic]}
+    value = encode_record(8, {**current, "partitionsPendingRevocation": []})
+    bench.groups.write([[GroupChange(GroupRecordKey(8, G, "a"), value)]])
+    other = bench.restarted().topics(t=4)
+    assert error_of(other, "a", 2) is ErrorCode.coordinator_load_in_progress
+    assert error_of(other, "b", 2, group="other") is ErrorCode.none
