@@ -191,6 +191,8 @@ class ConsumerGroup:
         for part in before.held if before is not None else ():
             if self.owners.get(part) == member.id:
                 del self.owners[part]
+        if before is not None and before.instance_id not in (None, member.instance_id):
+            self.static_ids.pop(before.instance_id, None)
         self._hold(member)
         if before is None or before.about() != member.about():
             self.put(Kind.CONSUMER_MEMBER, member.id, member.about())

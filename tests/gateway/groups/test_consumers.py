@@ -421,3 +421,11 @@ def test_a_member_with_fewer_epochs_than_partitions_keeps_no_other_group_from_be
     other = bench.restarted().topics(t=4)
     assert error_of(other, "a", 2) is ErrorCode.coordinator_load_in_progress
     assert error_of(other, "b", 2, group="other") is ErrorCode.none
+
+
+def test_an_instance_id_that_a_member_has_changed_is_free_again(bench: Bench) -> None:
+    bench.enter("a", "t", instance_id="i")
+    bench.enter("a", "t", instance_id="j")
+    assert bench.enter("b", "t", instance_id="i").error is ErrorCode.none
+    bench.beat("a", -1, instance_id="j")
+    assert bench.enter("c", "t", instance_id="j").error is ErrorCode.none
