@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, Self
 
+import numpy as np
+
 from ...filesystem.port import Buffer
 from ..constants import INT32_MAX, NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from .message_schema import (
@@ -51,12 +53,17 @@ def positive_hash(name: str) -> int:
 
 
 def string_hash(name: str) -> int:
-    """Returns Java's hash of a string, from -2^31 to 2^31 - 1."""
-    units = name.encode("utf-16-be", "surrogatepass")
+    """Returns Java's hash of a string, from -2^31 to 2^31 - 1. Clients choose names, of up to 32 KiB."""
+    units = np.frombuffer(name.encode("utf-16-be", "surrogatepass"), ">u2")
     hashed = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
+    for first in range(0, len(units), len(_POWERS)):
+        some = units[first : first + len(_POWERS)]
+        added = (some * _POWERS[-len(some) :]).sum(dtype=np.uint32)
+        hashed = (hashed * pow(31, len(some), 1 << 32) + int(added)) & 0xFFFFFFFF
     return hashed - 2**32 if hashed > INT32_MAX else hashed
+
+
+_POWERS = np.cumprod(np.array([1, *[31] * 4095], np.uint32), dtype=np.uint32)[::-1]  # of 31, modulo 2^32, descending
 
 
 # --- __consumer_offsets

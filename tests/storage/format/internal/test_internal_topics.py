@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     decode_group_key,
     decode_transaction_key,
     partition_for,
+    string_hash,
 )
 from pyspark_commitlog.storage.format.internal.message_schema import Array, Schema, Struct
 from tests.support.logs.plain_batches import PlainRecord, records
@@ -349,3 +350,18 @@ def test_a_value_cut_anywhere_is_refused(data: bytes) -> None:
 )
 def test_a_group_is_in_the_partition_of_its_names_java_hash(name: str, partition: int) -> None:
     assert partition_for(name, 50) == partition
+
+
+@pytest.mark.parametrize("length", [0, 1, 4095, 4096, 4097, 2 * 4096 + 5])
+def test_a_name_of_any_length_has_the_hash_that_java_computes(length: int) -> None:
+    name = ("aé漢😀" * length)[:length]
+    hashed = 0
+    for high, low in pairwise_units(name):
+        hashed = (31 * hashed + (high << 8 | low)) % 2**32
+    assert string_hash(name) % 2**32 == hashed
+    assert string_hash("hello") == 99162322
+
+
+def pairwise_units(name: str) -> Iterator[tuple[int, int]]:
+    units = name.encode("utf-16-be")
+    return zip(units[::2], units[1::2], strict=True)
