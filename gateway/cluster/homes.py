@@ -10,6 +10,8 @@ from functools import lru_cache
 
 from ...storage import positive_hash
 
+KEPT_CHARACTERS_MAX = 255  # of a name whose hash is kept; clients choose names, of up to 32 KiB
+
 _hash = lru_cache(maxsize=10_000)(positive_hash)
 
 
@@ -23,7 +25,8 @@ class Homes:
 
     def home_of(self, name: str) -> int:
         """Returns the partition of a name."""
-        return _hash(name) % self._count()
+        found = _hash(name) if len(name) <= KEPT_CHARACTERS_MAX else positive_hash(name)
+        return found % self._count()
 
     def has(self, name: str) -> bool:
         """Whether this node is the coordinator of a name."""
