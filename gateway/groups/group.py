@@ -171,7 +171,7 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is not None:
             member.stop_waiting()
-            self._supported.subtract(member.protocol_names)
+            self._withdraw(member.protocol_names)
             if member.instance_id is not None:
                 self.static_ids.pop(member.instance_id, None)
         if self.leader == member_id:
@@ -187,10 +187,17 @@ class Group:
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Replaces the protocols and timeouts of a member."""
-        self._supported.subtract(member.protocol_names)
+        self._withdraw(member.protocol_names)
         member.protocols = protocols
         self._supported.update(member.protocol_names)
         member.rebalance_timeout_ms, member.session_timeout_ms = rebalance_timeout_ms, session_timeout_ms
+
+    def _withdraw(self, names: Collection[str]) -> None:
+        """Counts a member's protocols no longer; one that no member has is forgotten, because clients choose names."""
+        self._supported.subtract(names)
+        for each in names:
+            if not self._supported[each]:
+                del self._supported[each]
 
     def replace_static(self, instance_id: str, old_id: str, new_id: str) -> Member:
         """Gives a static member another id; requests that wait under the old one are fenced."""

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.gateway.groups.member import JoinResult, Leaving
 from pyspark_commitlog.protocol.bodies import ErrorCode
-from tests.support.groups import REBALANCE_MS, SESSION_MS, Bench
+from tests.support.groups import PROTOCOLS, REBALANCE_MS, SESSION_MS, Bench, G
 
 OTHER = (("roundrobin", b""),)
 
@@ -367,3 +367,13 @@ def test_a_protocol_that_a_member_names_twice_counts_once(bench: Bench) -> None:
     bench.join("c")
     bench.join("a", bench.answers["a"].member_id, protocols=(*twice, *twice))
     assert [bench.answers[each].protocol for each in "ac"] == ["range"] * 2
+
+
+def test_protocols_that_no_member_has_any_more_are_forgotten(bench: Bench) -> None:
+    (joined,) = bench.stable("a")
+    for number in range(10):
+        bench.join("a", joined.member_id, protocols=(*PROTOCOLS, (f"p{number}", b"")))
+    group = bench.coordinator.group(G)
+    assert group._supported.keys() == {"range", "p9"}
+    bench.leave(joined)
+    assert not group._supported
