@@ -40,6 +40,7 @@ class _Record(NamedTuple):
 
 _Changes = dict[bytes, _Record]  # by key
 
+DELETED_MAX = 1000  # keys
 NAMELESS_MAX = 100
 SHOWN_BYTES = 50  # of a key, in an error
 SAID_MAX = 10_000
@@ -76,6 +77,8 @@ class LatestByKey(Generic[K, V]):
         self.unreadable.clear()
         self.nameless.clear()
         self._offsets: dict[bytes, int] = {}  # of the current values and tombstones
+        self._deleted: set[bytes] = set()  # keys among these whose newest record is a tombstone
+        self._deleted_max = DELETED_MAX
         self._pending: dict[int, _Changes] = {}  # of open transactions, by producer id
         self._next_offset = 0
 
@@ -137,6 +140,7 @@ class LatestByKey(Generic[K, V]):
         else:
             for offset, ((key, _), (name, found)) in enumerate(zip(entries, decoded, strict=True), where.first_offset):
                 self._offsets[key], self.values[name] = offset, found
+                self._deleted.discard(key)
                 self.unreadable.pop(name, None)
         self._next_offset = end_offset
 
@@ -214,7 +218,19 @@ class LatestByKey(Generic[K, V]):
                 continue
             if key is not None and record.offset >= self._offsets.get(key_bytes, -1):
                 self._offsets[key_bytes] = record.offset
+                self._deleted.discard(key_bytes)
+                if record.value is None:
+                    self._deleted.add(key_bytes)
                 self._set(key, record)
+        if len(self._deleted) > self._deleted_max:
+            self._forget_deleted()
+
+    def _forget_deleted(self) -> None:
+        """Forgets the tombstones of keys that no open transaction has written: later records have greater offsets."""
+        kept = {key for changes in self._pending.values() for key in changes if key in self._deleted}
+        for key in self._deleted - kept:
+            del self._offsets[key]
+        self._deleted, self._deleted_max = kept, 2 * len(kept) + DELETED_MAX
 
     def _set(self, key: K, record: _Record) -> None:
         """Makes a record the newest of its key."""

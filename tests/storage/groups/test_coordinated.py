@@ -24,6 +24,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     OffsetCommitValue,
     partition_for,
 )
+from pyspark_commitlog.storage.groups.compacted_values import DELETED_MAX
 from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups
 from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
@@ -169,6 +170,21 @@ def test_a_group_without_records_has_nothing(disk: MemoryFileSystem) -> None:
             {},
             set(),
         )
+
+
+def test_deleted_keys_take_no_memory_and_an_older_value_of_an_open_transaction_does_not_count(
+    manager: LogManager,
+) -> None:
+    groups = CoordinatedGroups(manager)
+    write_transactional(groups, A, {T0: OffsetCommitValue(5, "", NOW_MS)}, Producer(7, 0), lambda: None)
+    groups.write([[GroupChange(OffsetCommitKey(A, *T0), None)]])
+    for first in range(0, 2 * DELETED_MAX, 500):
+        keys = [OffsetCommitKey(A, "t", number) for number in range(first + 1, first + 501)]
+        groups.write([[GroupChange(key, OffsetCommitValue(1, "", NOW_MS)) for key in keys]])
+        groups.write([[GroupChange(key, None) for key in keys]])
+    assert len(groups._logs.latest(1)._offsets) < 2 * DELETED_MAX
+    end_transaction(manager.open_log(GROUP_METADATA_TOPIC, 1), 7, commit=True)
+    assert groups.offsets(A, [T0]) == {}
 
 
 # --- fences
