@@ -191,11 +191,7 @@ class FilePartition(FileReading[Log]):
         self._log.wait_for_append_lock()  # first: a process that is paused with the lock must not block readers
         with self._lock:
             self._check_here()
-            offset = self._log.high_watermark if before_offset == -1 else before_offset
-            if self.in_tier is not None and 0 <= offset <= self.in_tier.stop:
-                self._log.raise_start_in_tier(offset)
-            else:
-                self._log.delete_records(before_offset)
+            self._log.delete_records(before_offset)
             start = self.log_start_offset
         self.wake()  # what was deleted was synced first
         return start

@@ -212,6 +212,11 @@ class LogView:
         remote = self.remote
         return remote if remote is not None and remote.stop == self._log_start_offset else None
 
+    @property
+    def start_with_tier(self) -> int:
+        """The log start offset; if only remote storage has the first records, that of them."""
+        return self._log_start_offset if self.in_tier is None else self.in_tier.start
+
     def _find_remote(self) -> range | None:
         """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""
         first = self.segments.first.base_offset if len(self.segments) else 0
@@ -352,7 +357,7 @@ class LogView:
                 f"{self.context.directory}: cannot delete records before offset {before_offset}; give an offset from 0 "
                 f"to {self.high_watermark}, where the log ends, or -1 for all"
             )
-        return max(self._log_start_offset, offset)
+        return max(self.start_with_tier, offset)
 
     def describe_segments(self) -> list[SegmentDescription]:
         """Returns offsets, size and largest timestamp of all segments, ascending."""

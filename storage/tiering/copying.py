@@ -138,7 +138,7 @@ class _Tiering:
         there = self._finished()
         start = self._start_kept(there)
         if start > self._log_start():
-            self._log.raise_start_in_tier(start)
+            self._log.delete_records(start)
         old = [each for each in there if each.end_offset < start]
         for segment in old:
             self._delete(segment)

@@ -100,8 +100,7 @@ class Sharing:
     def is_maintained(self) -> bool:
         """Whether another process deleted or compacted segments, or raised the log start, since the log was loaded."""
         view = self._view
-        start = view.log_start_offset if view.in_tier is None else view.in_tier.start
-        is_raised = view.checkpoints.read().log_start_offset > start
+        is_raised = view.checkpoints.read().log_start_offset > view.start_with_tier
         return is_raised or any(map(self._is_replaced, view.segments))
 
     def _is_replaced(self, segment: LogSegment) -> bool:

@@ -280,26 +280,18 @@ class WritableLog(LogReader):
     def delete_records(self, before_offset: int) -> int:
         """Raises the log start offset to ``before_offset``, or to the high watermark for -1; returns the log start.
 
-        Durable on return; the next retention deletes segments that are wholly below it. Raises PolicyViolationError for
-        a topic that is only compacted, and OffsetOutOfRangeError above the high watermark.
+        Records may be in a tier only. Durable on return; the next retention, or copy to the tier, deletes segments that
+        are wholly below it. Raises PolicyViolationError for a topic that is only compacted, and OffsetOutOfRangeError
+        above the high watermark.
         """
         with self._writing():
             self._sync()
-            self._bounds.raise_start(self.start_without_records(before_offset))
-            return self._log_start_offset
-
-    def raise_start_in_tier(self, offset: int) -> None:
-        """Raises the log start to ``offset``, below which a tier has records that no reader may see any more.
-
-        Durable on return. Raises as :meth:`delete_records`.
-        """
-        if self.in_tier is None or offset > self.in_tier.stop:
-            self.delete_records(offset)
-            return
-        with self._writing():
-            self._sync()
-            self.start_without_records(offset)  # raises if records may not be deleted
-            self._bounds.raise_start_in_tier(offset)
+            start = self.start_without_records(before_offset)
+            if self.in_tier is not None and start <= self.in_tier.stop:
+                self._bounds.raise_start_in_tier(start)
+            else:
+                self._bounds.raise_start(start)
+            return self.start_with_tier
 
     def truncate_to(self, offset: int) -> None:
         """Removes all batches that reach ``offset`` or lie above it; does nothing if the log ends at or below it.

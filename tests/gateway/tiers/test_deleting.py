@@ -88,6 +88,6 @@ def test_a_log_start_that_another_process_raised_in_the_tier_is_followed(
 ) -> None:
     assert list_offset(client, TOPIC, EARLIEST) == (0, 0)
     with LogManager.open(str(of_broker.log)) as manager:
-        manager.open_log(TOPIC, 0).raise_start_in_tier(100)
+        manager.open_log(TOPIC, 0).delete_records(100)
     soon(lambda: list_offset(client, TOPIC, EARLIEST) == (0, 100))
     assert only(client.ask(1, 11, **fetch_fields(TOPIC, 99))).error_code == OFFSET_OUT_OF_RANGE

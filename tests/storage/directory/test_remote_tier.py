@@ -56,7 +56,7 @@ def test_the_setting_of_a_topic_says_that_it_is_tiered(tiered: Path) -> None:
 def test_a_raised_log_start_is_in_the_checkpoint_wherever_its_records_are(tiered: Path, offset: int) -> None:
     with managed(tiered) as manager:
         log = manager.open_log("t-plain", 0)
-        log.raise_start_in_tier(offset)
+        log.delete_records(offset)
         assert log.in_tier == (range(offset, 618) if offset < 618 else None)
     with managed(tiered) as manager:
         assert manager.offsets("log-start-offset-checkpoint")[TopicPartition("t-plain", 0)] == offset
@@ -65,10 +65,10 @@ def test_a_raised_log_start_is_in_the_checkpoint_wherever_its_records_are(tiered
 def test_a_log_start_in_remote_storage_is_never_lowered(tiered: Path) -> None:
     with managed(tiered) as manager:
         log = manager.open_log("t-delrec", 0)
-        log.raise_start_in_tier(100)
+        log.delete_records(100)
         assert log.in_tier == range(210, 565)
         with pytest.raises(OffsetOutOfRangeError):
-            log.raise_start_in_tier(-2)
+            log.delete_records(-2)
 
 
 def test_a_partition_without_a_checkpoint_entry_has_nothing_remote(tiered: Path) -> None:

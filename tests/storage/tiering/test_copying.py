@@ -14,6 +14,7 @@ from pyspark_commitlog.storage import (
     in_this_process,
     select_partitions,
 )
+from pyspark_commitlog.storage.directory.admin import delete_records
 from pyspark_commitlog.storage.errors import LogStoreError, PolicyViolationError, StorageError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.maintenance.partitions import retain_partitions
@@ -166,6 +167,22 @@ def test_the_tier_loses_what_the_retention_of_the_topic_releases(configs: dict[s
     tier.retain()
     with manager_of(tier.disk) as manager, manager.open_reader(*PLACE, reports_remote=False) as reader:
         assert reader.remote == range(2, 4)
+
+
+@pytest.mark.parametrize("offset", [2, 4, 5, -1])
+def test_records_that_only_the_tier_has_are_deleted_by_the_command_too(offset: int) -> None:
+    tier = Tier(disk_with(4, local_retention_ms="1"))
+    tier.copy()
+    tier.retain()
+    start = 5 if offset < 0 else offset
+    for dry_run in (True, False):
+        with manager_of(tier.disk) as manager:
+            (done,) = delete_records(manager, {PLACE: offset}, dry_run=dry_run)
+        assert (done.log_start_offset, done.error) == (start, None)
+    with manager_of(tier.disk) as manager:
+        assert manager.marks(PLACE).log_start_offset == start
+    tier.copy()
+    assert tier.rows() == [(n, b"%d" % n) for n in range(start, 4)]
 
 
 def test_a_compacted_topic_is_refused() -> None:

@@ -103,7 +103,7 @@ class World:
             end = manager.open_log(*PLACE).last_stable_offset
         offset = self.chance.randint(self.log_start, max(self.log_start, end // 2))
         with manager_of(self.disk) as manager:
-            manager.open_log(*PLACE, reports_remote=False).raise_start_in_tier(offset)
+            manager.open_log(*PLACE, reports_remote=False).delete_records(offset)
         self.log_start = max(self.log_start, offset)
         self.disk = self.disk.crash(0, unsynced="lost")
 
