@@ -28,29 +28,36 @@ def remote_offsets(directory: LogDirectory, first_offsets: Mapping[TopicPartitio
 
     ``first_offsets``: the first offset of each partition in this directory. A crash can also make the checkpoint lower
     than the first offset, so the topic must have tiered storage enabled, or the directory must have partitions of
-    ``__remote_log_metadata``.
+    ``__remote_log_metadata``. Without an entry in the checkpoint, which may be lost, a partition of a topic that has
+    tiered storage enabled by ``topics.json`` begins at 0, as in Kafka.
     """
     log_starts = directory.offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
     below = {
-        partition: range(log_starts[partition], first)
+        partition: range(log_starts.get(partition, 0), first)
         for partition, first in first_offsets.items()
-        if log_starts.get(partition, first) < first
+        if log_starts.get(partition, 0) < first
         and not holds_from_log_start(directory.filesystem, directory.path(str(partition)))
     }
-    tiered = _tiered(directory, {topic for topic, _ in below})
-    return {partition: offsets for partition, offsets in below.items() if partition[0] in tiered}
+    tiered = _tiered(directory, {topic for topic, number in below if (topic, number) in log_starts})
+    unlisted = _enabled_here(directory, {topic for topic, number in below if (topic, number) not in log_starts})
+    return {key: offsets for key, offsets in below.items() if key[0] in (tiered if key in log_starts else unlisted)}
 
 
 def _tiered(directory: LogDirectory, topics: Iterable[str]) -> set[str]:
     wanted = set(topics)
     if not wanted or directory.partitions_found(REMOTE_LOG_METADATA_TOPIC):
         return wanted
-    found = directory.described_topics()
-    enabled = {name for name in wanted & found.keys() if found[name].configs.get(REMOTE_STORAGE_KEY) == "true"}
+    enabled = _enabled_here(directory, wanted)
     of_broker = read_metadata_log(directory.directory, directory.filesystem).topics
     return enabled | {
         name for name in wanted & of_broker.keys() if of_broker[name].configs.get(REMOTE_STORAGE_KEY) == "true"
     }
+
+
+def _enabled_here(directory: LogDirectory, wanted: set[str]) -> set[str]:
+    """Returns the topics of ``wanted`` that have tiered storage by ``topics.json``."""
+    found = directory.described_topics() if wanted else {}
+    return {name for name in wanted & found.keys() if found[name].configs.get(REMOTE_STORAGE_KEY) == "true"}
 
 
 def report_remote(path: str, offsets: range | None) -> None:

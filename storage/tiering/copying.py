@@ -87,6 +87,7 @@ class _Tiering:
         self._partition, self._place = partition, _place(manager, partition)
 
     def run(self, *, copies: bool) -> TieredPartition:
+        self._note_start()
         self._finish_unfinished()
         copied = [self._copy(content) for content in self._due()] if copies else []
         deleted = self._delete_old()
@@ -95,6 +96,13 @@ class _Tiering:
         end = copied_below(there, start)
         size = sum(each.size for each in copied)
         return TieredPartition(*self._partition, len(copied), size, deleted, start, end)
+
+    def _note_start(self) -> None:
+        """Adds the log start to a checkpoint that was lost: what the tier has must not count as deleted."""
+        log, there = self._log, self._finished()
+        if there and there[0].start_offset < log.segments.first.base_offset and not log.checkpoints.notes_start():
+            log.checkpoints.note_start(there[0].start_offset)
+            log.delete_records(there[0].start_offset)
 
     # Copying
 

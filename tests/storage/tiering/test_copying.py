@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -167,6 +168,40 @@ def test_the_tier_loses_what_the_retention_of_the_topic_releases(configs: dict[s
     tier.retain()
     with manager_of(tier.disk) as manager, manager.open_reader(*PLACE, reports_remote=False) as reader:
         assert reader.remote == range(2, 4)
+
+
+def without_checkpoint(disk: MemoryFileSystem) -> None:
+    disk.remove("/logs/log-start-offset-checkpoint")
+
+
+def with_damaged_checkpoint(disk: MemoryFileSystem) -> None:
+    with disk.open("/logs/log-start-offset-checkpoint", "write") as file:
+        file.write(0, b"\xff")
+
+
+@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.parametrize("spoil", [without_checkpoint, with_damaged_checkpoint])
+def test_a_lost_checkpoint_of_log_starts_costs_no_record_of_the_tier(
+    spoil: Callable[[MemoryFileSystem], None], first: int
+) -> None:
+    tier = Tier(disk_with(4, local_retention_ms="1"))
+    tier.copy()
+    tier.retain()
+    with manager_of(tier.disk) as manager:
+        list(delete_records(manager, {PLACE: first}))
+    tier.copy()
+    spoil(tier.disk)
+    with manager_of(tier.disk) as manager:
+        log = manager.open_log(*PLACE)
+        append(log, b"5")
+        log.roll()
+    done = tier.copy()
+    assert (done.copied, done.deleted, done.tier_start_offset, done.tier_end_offset) == (1, 0, first, 6)
+    assert tier.rows() == [(n, b"%d" % n) for n in range(first, 6)]
+    with manager_of(tier.disk) as manager, manager.open_reader(*PLACE, reports_remote=False) as reader:
+        assert reader.remote == range(first, 4)
+    tier.retain(days_later=1)
+    assert tier.local_rows() == []
 
 
 @pytest.mark.parametrize("offset", [2, 4, 5, -1])
