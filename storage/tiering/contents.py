@@ -78,7 +78,7 @@ def contents_of(
     cuts_batch: bool = False,
     aborts_open: bool = False,
 ) -> Iterator[SegmentContent]:
-    """Yields segments with the records from ``start`` to ``end``; both must be starts of segments of the log.
+    """Yields segments with the records from ``start`` (of a batch, or the log) to ``end`` (the start of a segment).
 
     Each has at most ``bytes_max`` bytes, so it may be a part of a segment of the log, and none has a batch below the
     log start. Every checksum is compared. ``epochs``: the log's leader epochs, ascending; by default those that it has.

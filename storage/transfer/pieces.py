@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from ..errors import StorageError
 from ..format.checksums import crc32c
 from ..format.constants import INT32_MAX
@@ -78,16 +80,16 @@ def pieces_of(
 ) -> list[Piece]:
     """Returns the pieces of a log, from the segment with the log start on. Reads and checks every batch.
 
-    ``end``: the start of a batch at which to stop; by default the log end. ``start``: the start of a segment; by
-    default the log start. Leaves the segments' files open, so that the pieces can be read even if maintenance replaces
-    or deletes the files. Raises CorruptionError for damage, also if segments were lost, because a copy would hardly
-    show that.
+    ``end``: the start of a batch at which to stop; by default the log end. ``start``: an offset at which to begin
+    instead, with the batch that has it. Leaves the segments' files open, so that the pieces can be read even if
+    maintenance replaces or deletes the files. Raises CorruptionError for damage, also if segments were lost, because a
+    copy would hardly show that.
     """
     lost = reader.lost_start(by_epochs=True)
     if lost is not None:
         raise lost
     end = reader.log_end_offset if end is None else end
-    start = reader.log_start_offset if start is None else start
+    below, start = start or 0, reader.log_start_offset if start is None else start
     reader.check_readable_to(end)
     found: list[Piece] = []
     before: LogSegment | None = None
@@ -96,7 +98,7 @@ def pieces_of(
             if before is not None:
                 is_last = bool(found) and found[-1].segment is before
                 segment.check_follows(before, found[-1].reached if is_last else before.base_offset)
-            found += _of_segment(segment, min(next_offset, end), limit)
+            found += _of_segment(segment, below, min(next_offset, end), limit)
             before = segment
     return _without_gaps(found, start, end)
 
@@ -110,19 +112,22 @@ def _without_gaps(pieces: list[Piece], start: int, end: int) -> list[Piece]:
     return found
 
 
-def _of_segment(segment: LogSegment, end: int, limit: int) -> Iterator[Piece]:
+def _of_segment(segment: LogSegment, start: int, end: int, limit: int) -> Iterator[Piece]:
+    """Yields the pieces of a segment's batches that reach ``start`` and begin below ``end``."""
     piece: Piece | None = None
-    for window in segment.batches():
+    begin = _position_reaching(segment, start)
+    for window in segment.batches(begin):
         headers = window.headers[window.headers.table["base_offset"] < end]
         if not len(headers):
             break
         stop = window.position + headers.end
+        first = int(headers.table["base_offset"][0])
         if piece is not None and stop - piece.start > limit:
-            first = int(headers.table["base_offset"][0])
             yield piece._replace(end=first)
             piece = Piece(segment, first, end, piece.stop, piece.stop, 0, -1, 0, first)
         if piece is None:
-            piece = Piece(segment, segment.base_offset, end, 0, 0, 0, -1, 0, segment.base_offset)
+            base = max(segment.base_offset, min(start, first))
+            piece = Piece(segment, base, end, begin, begin, 0, -1, 0, base)
         newest = max(piece.max_timestamp, int(headers.table["max_timestamp"].max()))
         records = piece.records + segment.count_records(window._replace(headers=headers))
         checksum = crc32c(window.buffer[: headers.end], piece.checksum)
@@ -131,3 +136,14 @@ def _of_segment(segment: LogSegment, end: int, limit: int) -> Iterator[Piece]:
         )
     if piece is not None:
         yield piece
+
+
+def _position_reaching(segment: LogSegment, offset: int) -> int:
+    """Returns the position of the first batch that reaches an offset; the end if none does."""
+    if offset <= segment.base_offset:
+        return 0
+    for window in segment.batches(segment.position_before(offset)):
+        rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
+        if len(rows):
+            return window.position + int(window.headers.table["position"][rows[0]])
+    return segment.size
