@@ -21,7 +21,9 @@ from ..maintenance.bucket.scratch import Place
 from ..maintenance.outcome import OutcomeStatus, PartitionOutcome, attempt, outcome_of, patiently
 from ..maintenance.run import MaintenanceRun, Partition, Runner
 from ..maintenance.selecting import Selection
+from ..remote_metadata.topic import MetadataTopic
 from ..text import counted
+from ..tiers.metadata_records import TopicIdPartition
 from .certificate import Certificate, Erasure, ErasureClaim
 from .choosing import ChosenRecords, ErasureTask, RecordChoice, choose
 from .in_bucket import collect_old, erase_in_bucket, may_have_records
@@ -194,9 +196,24 @@ def _elsewhere(manager: LogManager, partition: Partition, done: LogErasure, remo
             path = file_names.segment_file(each.base_offset, file_names.LOG)
             links = counted(each.other_names, "hard link")
             yield f"{links} to the old {path} of {partition}, as a snapshot on the same disk has"
-    if remote is not None:
+    in_tier = _in_tier(manager, partition)
+    if in_tier is not None:
+        yield (
+            f"a tier has offsets {in_tier.start} to {in_tier.stop - 1} of {partition}, as they were copied there: "
+            "readers find the records there again, once local retention has deleted the segments here"
+        )
+    elif remote is not None:
         yield f"remote storage of a broker has offsets {remote.start} to {remote.stop - 1} of {partition}"
     yield from _other_directories(manager.filesystem, manager.directory, partition)
+
+
+def _in_tier(manager: LogManager, partition: Partition) -> range | None:
+    """Returns the offsets from the first to the last that a tier has by ``__remote_log_metadata``; None: nothing."""
+    id_ = topic_ids(manager, [partition.key]).get(partition.topic)
+    place = TopicIdPartition(partition.topic, id_ or "", partition.number)
+    found = MetadataTopic(manager).segments(place).values() if id_ else ()
+    starts = [each.start_offset for each in found]
+    return range(min(starts), max(each.end_offset for each in found) + 1) if starts else None
 
 
 def _other_directories(filesystem: FileSystem, directory: str, partition: Partition) -> Iterator[str]:
