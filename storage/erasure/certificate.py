@@ -50,7 +50,7 @@ class Certificate:
 
     def __init__(self, path: str, content: dict[str, Any]) -> None:
         self._path, self._content = path, content
-        self._has_erased = False
+        self._has_erased = "ended_ms" not in content  # also by a run that was killed
 
     @classmethod
     def begin(cls, asked: Erasure, log: str, now_ms: int) -> Self:
@@ -74,6 +74,8 @@ class Certificate:
                 "not_searched": NOT_SEARCHED,
             }
         made = cls(asked.certificate, content)
+        content.pop("ended_ms", None)
+        content["is_complete"] = False
         made._write()
         return made
 

@@ -13,6 +13,7 @@ from pyspark_commitlog.arrow.choice import SqlChoice
 from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.commit import Segment
 from pyspark_commitlog.storage.bucket.commits.state import Slice
+from pyspark_commitlog.storage.erasure import operation
 from pyspark_commitlog.storage.erasure.certificate import Erasure
 from pyspark_commitlog.storage.erasure.keys import AskedKeys
 from pyspark_commitlog.storage.erasure.operation import erase_partitions
@@ -138,6 +139,29 @@ def test_killed_at_any_request_the_log_is_whole_and_the_next_run_completes(numbe
     assert read_rows(log) == [row for row in before if row[1] != ANN]
     assert not traces(store)
     assert read(tmp_path / "c.json")["is_complete"]
+
+
+def test_old_objects_of_a_killed_run_are_waited_for_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, path = MemoryStore(), tmp_path / "c.json"
+    log = filled(store)
+    erased(log, path)
+    store.now_ms += DAY_MS // 2
+    write_pairs(log, (ANN, b"late"), (IDA, b"i"))
+
+    def kill(*_: object) -> list[str]:
+        raise Killed
+
+    with monkeypatch.context() as killing, suppress(Killed):
+        killing.setattr(operation, "may_have_records", kill)
+        erased(log, path)
+    store.now_ms += DAY_MS // 2 + 1
+    erased(log, path)
+    assert {*read(path)["waiting_objects"]} >= {*traces(store)} != set()
+    assert not read(path)["is_complete"]
+    store.now_ms += DAY_MS // 2
+    erased(log, path)
+    assert not traces(store)
+    assert read(path)["is_complete"]
 
 
 def test_records_are_erased_by_a_condition_from_segments_and_slices(tmp_path: Path) -> None:
