@@ -36,6 +36,11 @@ def begin(target: LogManager, topic: TopicDescription, id_: str | None) -> None:
     found = target.find_topic(topic.name)
     partitions = topic.topic_partitions
     unfinished = [each for each in partitions if is_unfinished(target, each)]
+    if found is not None and unfinished and id_ is not None and topic_id(target, found) != id_:
+        raise TopicExistsError(
+            f"{target.directory}: has an unfinished copy of another topic of this name, {topic.name!r}: run that copy "
+            "again, or delete the topic there, and copy this one again"
+        )
     if found is None or found.partitions != topic.partitions or not unfinished:
         if found is None:
             for partition in partitions:

@@ -94,3 +94,16 @@ def test_an_unfinished_copy_goes_with_its_topic_and_leaves_that_of_another(sourc
     with LogManager.open("/copy", filesystem=disk) as target:
         delete_topic(target, topic)
     assert [name for name in disk.list("/copy") if name.startswith(("t-", "u-", "tt"))] == [other]
+
+
+def test_an_unfinished_copy_is_not_completed_from_another_topic_of_its_name(source: LogManager) -> None:
+    disk, (topic,) = MemoryFileSystem(), source.topics()
+    with LogManager.open("/copy", create=True, filesystem=disk) as target:
+        next(copy_to_directory(source, target))
+    with LogManager.open("/other", create=True, filesystem=MemoryFileSystem()) as other:
+        other.create_topic(topic, partitions=2)
+        append(other.open_log(topic, 1), b"other")
+        with pytest.raises(TopicExistsError, match="an unfinished copy of another topic of this name"):
+            copied(other, disk)
+    copied(source, disk)
+    assert (values(disk, 0), values(disk, 1)) == ([], VALUES)
