@@ -36,7 +36,7 @@ from ..paths import local_path
 from ..prefetch import in_order
 from ..transfer.snapshots import take_bucket_snapshot
 from .cuts import OBJECTS, Cut, CutFile, Piece, list_cuts, read_cut, write_cut
-from .places import BackupPlace
+from .places import LOCK_FILE, BackupPlace
 
 PIECE_BYTES = 8 * 1024 * 1024
 SMALL_PIECE_BYTES = 64 * 1024  # a smaller last piece of an earlier backup is stored again with what follows
@@ -104,14 +104,21 @@ def _staging_of(manager: LogManager, place: BackupPlace, staging: str | None) ->
 
 @contextmanager
 def _staged(folder: str) -> Iterator[str]:
-    """Yields the path of a missing folder, and removes it afterwards; first removes that of a killed run."""
-    filesystem = LocalFileSystem()
-    remove_tree(filesystem, folder)
-    filesystem.make_directory(parent_of(folder))
-    try:
-        yield folder
-    finally:
-        remove_tree(filesystem, folder)
+    """Yields the path of a missing folder in ``folder``, and removes both afterwards; first what a killed run left.
+
+    Raises SnapshotError if another process uses it, which no lock in an object store would tell.
+    """
+    filesystem, inner = LocalFileSystem(), file_names.join(folder, LOG_FOLDER)
+    filesystem.make_directory(folder)
+    lock = filesystem.lock(file_names.join(folder, LOCK_FILE), wait=False)
+    if lock is None:
+        raise SnapshotError(f"{folder}: another process backs up this log to the same place; wait until it has ended")
+    with lock:
+        remove_tree(filesystem, inner)
+        try:
+            yield inner
+        finally:
+            remove_tree(filesystem, folder)
 
 
 class _Span(NamedTuple):

@@ -164,6 +164,24 @@ def test_a_backup_on_an_object_store_is_the_same(directory: Path, tmp_path: Path
     assert not [*verify_backup(place)]
 
 
+def test_a_second_run_to_an_object_store_leaves_the_links_of_the_first(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, store = StorePlace(MemoryStore()), taking._Storing.store
+
+    def second(self: taking._Storing, found: object) -> object:
+        monkeypatch.undo()
+        with pytest.raises(SnapshotError, match="another process backs up this log to the same place"):
+            back_up(directory, place)
+        return store(self, found)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(taking._Storing, "store", second)
+    back_up(directory, place)
+    assert restored(place, tmp_path / "again") == tree(directory)
+    back_up(directory, place)
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith("commitlog-backup-")]
+
+
 def test_a_piece_that_is_missing_is_stored_again(directory: Path, place: FolderPlace, tmp_path: Path) -> None:
     back_up(directory, place)
     objects = [path for path in (tmp_path / "backup" / "objects").rglob("*") if path.is_file()]
