@@ -13,7 +13,7 @@ from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.topic_rules import SINK_PREFIX
 from pyspark_commitlog.storage.transfer.new_names import NewNames
-from tests.storage.backup.logs import ORDERS, PRICES, back_up, folder, made
+from tests.storage.backup.logs import ORDERS, PRICES, append, back_up, folder, made
 from tests.support.logs.building import rows
 from tests.support.stores.commits import commit_log
 from tests.support.stores.memory_store import MemoryStore
@@ -44,6 +44,32 @@ def test_records_groups_and_the_progress_of_writers_follow_the_name(kind: str, t
         renamed = {TopicPartition("old-orders", 0): 4, TopicPartition("costs", 0): 2}
         assert readers == (renamed if files is not None else {ORDERS: 4, PRICES: 2, **renamed})
         assert GroupOffsets(manager).fetch("a sink")[progress("costs")].offset == 7
+
+
+def test_no_group_is_ahead_of_a_partition_that_a_restore_of_an_earlier_backup_has_completed(tmp_path: Path) -> None:
+    place, groups = folder(tmp_path / "backup"), list[int]()
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=2)
+    for n in range(2):
+        with LogManager.open(str(tmp_path / "log")) as manager:
+            for number in range(2):
+                append(manager, number, n)
+            offsets = {ORDERS._replace(partition=number): CommittedOffset(4 * n + 4) for number in range(2)}
+            GroupOffsets(manager).commit("readers", offsets)
+        back_up(tmp_path / "log", place)
+        with LogManager.open(str(tmp_path / "new"), create=True) as target:
+            copying = restore_topics(place, find_cut(place), target, ["orders"])
+            next(copying)
+            if n == 0:
+                copying.close()  # as if killed: the first partition is complete
+            list(copying)
+    with LogManager.open(str(tmp_path / "new")) as target:
+        found = GroupOffsets(target).fetch("readers")
+        for number in range(2):
+            partition = ORDERS._replace(partition=number)
+            groups.append(target.open_reader(*partition).log_end_offset)
+            assert found[partition].offset == groups[-1]
+    assert groups == [4, 8]
 
 
 def test_a_restore_that_met_damage_goes_on_when_the_piece_is_back(tmp_path: Path) -> None:
