@@ -28,7 +28,10 @@ class InProgress(Protocol):
 
 
 class Together(Protocol[Client_contra]):
-    """Serves requests that may overlap, of the connections of one thread; what it does not serve goes the usual way."""
+    """Serves requests that may overlap, of the connections of one thread; what it does not serve goes the usual way.
+
+    ``gateway.turns.turn`` is the one for Produce.
+    """
 
     def accepts(self, connection: Client_contra) -> bool:
         """Whether it may serve requests of a connection now."""

@@ -47,8 +47,9 @@ class Served(NamedTuple):
 class TurnAppends(ABC, Generic[L]):
     """Takes requests in their order, up to the first of each connection that must go the usual way.
 
-    In a turn: :meth:`append` for each connection, :meth:`write` unless that failed, :meth:`end`; then :meth:`answer`
-    for each connection, and :meth:`finish` with all answers.
+    ``writing`` appends them in a directory, ``commits`` on an object store. In a turn: :meth:`append` for each
+    connection, :meth:`write` unless that failed, :meth:`end`; then :meth:`answer` for each connection, and
+    :meth:`finish` with all answers.
     """
 
     def __init__(self, arrived: Arrived[L]) -> None:

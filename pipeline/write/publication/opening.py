@@ -5,13 +5,13 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from ....storage import InvalidConfigError, is_store_url
-from . import bucket, transactions
+from . import bucket, log_directory
 from .port import End
 
 
 def end_at(directory: str) -> End:
     """Returns what begins writes to the log at a path, or at the URL of an object store."""
-    return bucket if is_store_url(directory) else transactions
+    return bucket if is_store_url(directory) else log_directory
 
 
 def check_session(session: SparkSession, directory: str) -> None:

@@ -131,7 +131,7 @@ class Publication(Protocol):
 
 
 class End(Protocol):
-    """Begins writes to one kind of log; the modules ``bucket`` and ``transactions`` do so."""
+    """Begins writes to one kind of log; the modules ``bucket`` and ``log_directory`` do so."""
 
     @property
     def MAY_REPEAT_TASKS(self) -> bool:  # noqa: N802  a constant of the module

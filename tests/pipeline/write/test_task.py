@@ -15,7 +15,7 @@ import pytest
 from pyspark_commitlog.arrow.table import read_table
 from pyspark_commitlog.pipeline.write import task as writing
 from pyspark_commitlog.pipeline.write.answers import Written
-from pyspark_commitlog.pipeline.write.publication.transactions import TransactionTicket
+from pyspark_commitlog.pipeline.write.publication.log_directory import TransactionTicket
 from pyspark_commitlog.pipeline.write.targets import Targets
 from pyspark_commitlog.pipeline.write.task import PART_BYTES_MIN, Append, TaskWriter, WritePlan, table_bytes
 from pyspark_commitlog.storage import (
