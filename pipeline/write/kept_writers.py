@@ -67,6 +67,11 @@ class KeptWriter:
             if found is not None
         }
 
+    def reached(self, topics: Iterable[str]) -> dict[str, int]:
+        """Returns the first batch that each of ``topics`` lacks, also of those that only other sinks write."""
+        offsets = self.publication.committed()
+        return {name: found.offset for name in topics if (found := offsets.get(progress_key(name))) is not None}
+
     def close(self) -> None:
         """Closes the logs cleanly and releases the name."""
         self.publication.close()
@@ -112,9 +117,9 @@ class _Slot:
         A running query never repeats a batch, so continuing would lose rows.
         """
         assert self.writer is not None
-        found = self.writer.progress()
+        reached = self.writer.reached(self.notes)
         for each in self.remembered():
-            has = found[each.topic].before if each.topic in found else 0
+            has = reached.get(each.topic, 0)
             if has < each.note.before:
                 raise set_back(each, app_id, self.writer.publication.directory, has)
 

@@ -675,6 +675,23 @@ class TestSeveralTopics:
             two(numbers(spark, batch * 10, batch * 10 + 10), batch)
         assert values(spark, log_dir, "a") == values(spark, log_dir, "b") == list(range(20))
 
+    def test_a_row_that_one_of_two_sinks_of_a_name_refuses_does_not_stop_the_other(
+        self, spark: SparkSession, tmp_path: Path, log_dir: str
+    ) -> None:
+        one, two = sink(log_dir, topic="a"), sink(log_dir, topic="b")
+
+        def both(frame: DataFrame, batch_id: int) -> None:
+            one(frame, batch_id)
+            with suppress(InvalidRecordError):
+                two(frame.withColumn("partition", F.lit(7 if batch_id == 1 else 0)), batch_id)
+
+        query = Query(spark, tmp_path, log_dir)
+        for number in range(3):
+            query.feed(number)
+        query.run(both)
+        assert values(spark, log_dir, "a") == [0, 1, 2]
+        assert values(spark, log_dir, "b") == [0, 2]
+
 
 class TestProducerSettings:
     def partitions(self, spark: SparkSession, log_dir: str) -> list[int]:
