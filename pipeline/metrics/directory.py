@@ -250,8 +250,8 @@ class _Scrape:
 
     def _add_sinks(self, groups: Iterable[GroupDescription]) -> None:
         for group in groups:
-            for (topic, _), committed in group.offsets.items():
-                if topic.startswith(SINK_PREFIX):
+            for (topic, number), committed in group.offsets.items():
+                if topic.startswith(SINK_PREFIX) and not number:  # others only have more ends
                     self._gauges.set(SINK_BATCHES, committed.offset, group.name, topic.removeprefix(SINK_PREFIX))
 
     def _read_logs(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ....storage import LogManager, ProgressMismatchError, TopicDescription, partition_topic_id
 from ..answers import Written
 
+PART = 700  # partitions in one committed offset, whose metadata has room for 32,767 bytes: the ends of two topics
 MARKER = 1  # the number of offsets of the transaction marker that follows the records
 
 
@@ -24,10 +25,12 @@ class Ends(NamedTuple):
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Ends:
         """Returns the ends that the metadata of a committed offset has in JSON."""
-        return cls(found.get("topicId"), tuple(found.get("offsets", ())))
+        return cls(found.get("topicId"), (0,) * found.get("first", 0) + tuple(found.get("offsets", ())))
 
-    def as_json(self) -> dict[str, Any]:
-        return {"topicId": self.topic_id, "offsets": list(self.offsets)}
+    def as_json(self, first: int) -> dict[str, Any]:
+        """Returns the ends of :data:`PART` partitions, from partition ``first`` on."""
+        part = {"topicId": self.topic_id, "offsets": list(self.offsets[first : first + PART])}
+        return {**part, "first": first} if first else part
 
     def is_of(self, topic: TopicDescription) -> bool:
         """Whether these are the ends of this topic, and not of a deleted topic with the same name."""
@@ -38,6 +41,15 @@ class Ends(NamedTuple):
         count = max(len(self.offsets), len(other.offsets))
         mine, others = (each.offsets + (0,) * (count - len(each.offsets)) for each in (self, other))
         return Ends(other.topic_id or self.topic_id, tuple(map(max, mine, others)))
+
+
+def in_parts(ends: Mapping[str, Ends]) -> list[dict[str, Any]]:
+    """Returns the ends of topics as JSON, in as many parts as they need committed offsets; one if there are no ends."""
+    count = max((len(each.offsets) for each in ends.values()), default=0)
+    return [
+        {name: each.as_json(first) for name, each in ends.items() if first < len(each.offsets) or not first}
+        for first in range(0, max(count, 1), PART)
+    ]
 
 
 def merged(metadata: Iterable[Mapping[str, Any]], topics: Mapping[str, TopicDescription]) -> dict[str, Ends]:

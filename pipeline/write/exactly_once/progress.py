@@ -2,13 +2,14 @@
 
 A writer's progress in a topic is a committed consumer offset: group = ``txnAppId``, topic ``__sink.<topic>`` (no such
 topic exists, so no lag is computed for it), partition 0, offset = version + 1, metadata = JSON with query id, run id,
-number of records, the digest of the micro-batch's plan if it is known, and the ends of the records (``log_ends``).
+number of records, the digest of the micro-batch's plan if it is known, and the ends of the records (``log_ends``). The
+ends in a topic of many partitions are in several such offsets, for partitions 0, 1, and so on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -30,7 +31,7 @@ from ..answers import Answer, UnwritableRowError, Written
 from ..partitioners.chooser import PartitionerError
 from . import connect_queries
 from .checkpoint import NO_PLAN, NOTES, Note, Plan, Remembered
-from .log_ends import Ends, after, check_written, merged
+from .log_ends import Ends, after, check_written, in_parts, merged
 
 NO_ENDS: Mapping[str, Ends] = {}
 VERSION_MAX = 2**63 - 2  # the committed offset is version + 1, an int64
@@ -175,22 +176,24 @@ class Progress:
         """
         return {
             self.run.app_id: {
-                progress_key(topic): CommittedOffset(self.version + 1, self._metadata(topic, records, ends))
+                progress_key(topic)._replace(partition=number): CommittedOffset(self.version + 1, metadata)
                 for topic in records
+                for number, metadata in enumerate(self._metadata(topic, records, ends))
             }
         }
 
-    def _metadata(self, topic: str, records: Mapping[str, int], ends: Mapping[str, Ends]) -> str:
-        """Returns the JSON for a topic. The ends of the topic for bad records, which has no progress, are in it too."""
+    def _metadata(self, topic: str, records: Mapping[str, int], ends: Mapping[str, Ends]) -> Iterator[str]:
+        """Yields the JSON of a topic's committed offsets: one, or several if there are many partitions.
+
+        The ends of the topic for bad records, which has no progress, are in it too.
+        """
         metadata: dict[str, Any] = {"queryId": self.run.query_id, "runId": self.run.run_id, _RECORDS: records[topic]}
         if self.run.queries and not self.run.query_id:
             metadata["queryIds"] = sorted(self.run.queries)
         if self._plan.digest:
             metadata[_PLAN] = self._plan.digest
-        if ends:
-            its = {name: each.as_json() for name, each in ends.items() if name == topic or name not in records}
-            metadata["ends"] = its
-        return json.dumps(metadata, separators=(",", ":"))
+        for part in in_parts({name: each for name, each in ends.items() if name == topic or name not in records}):
+            yield json.dumps(metadata | ({"ends": part} if part else {}), separators=(",", ":"))
 
     def _check_believed(self, wrote: Mapping[str, Any], offset: int, topic: str) -> None:
         """Raises ProgressMismatchError if nothing shows that a writer committed the offset for this batch's plan."""
