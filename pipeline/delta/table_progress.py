@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from ...storage import InvalidConfigError, ProgressMismatchError
 from ..write.exactly_once.progress import Run
+from .provenance.next_offsets import NextOffsets
 
 _QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
 
@@ -103,21 +104,36 @@ class TableProgress:
     def _id(self) -> tuple[str, str]:
         return self._path, self._run.app_id
 
-    def check_there(self, rows: DataFrame) -> None:
-        """Raises ProgressMismatchError if the table lacks some of ``rows``, the rows of a repeated micro-batch."""
+    def check_there(self, rows: DataFrame, following: NextOffsets | None) -> None:
+        """Raises ProgressMismatchError if a repeated micro-batch is another one than the table has.
+
+        The table lacks some of ``rows``, which are the batch's now; or it has rows at or above ``following``, the next
+        offsets by the batch's plan, which the next micro-batch would add again.
+        """
         ends, wanted = (ends_of(each) for each in (rows.sparkSession.read.format("delta").load(self._path), rows))
-        if missing := {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}:
+        missing = {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}
+        after = _by_number(following)
+        beyond = {part: offset for part, offset in ends.items() if offset >= after.get(part, offset + 1)}
+        if missing or beyond:
+            what = f"the table lacks {_listed(missing)}" if missing else f"the table has {_listed(beyond)} already"
             raise ProgressMismatchError(
                 f"batch {self._version} of txnAppId {self._run.app_id!r} is in table {self._path}, but has other "
-                f"records now: the table lacks {_listed(missing)}. The checkpoint was set back, or lost its entry for "
-                "the batch. Start at the end of the table (tables.starting_offsets) with a new checkpoint and another "
-                "txnAppId, or none"
+                f"records now: {what}. The checkpoint was set back, or lost its entry for the batch. Start at the end "
+                "of the table (tables.starting_offsets) with a new checkpoint and another txnAppId, or none"
             )
 
 
 def ends_of(rows: DataFrame) -> dict[int, int]:
     """Returns the largest offset of each partition among ``rows``, which have the columns of a table."""
     return dict(map(tuple, rows.groupBy("_partition").agg(F.max("_offset")).collect()))
+
+
+def _by_number(following: NextOffsets | None) -> dict[int, int]:
+    """Returns the largest next offset of each partition number, should a query read several topics."""
+    found: dict[int, int] = {}
+    for partition, offset in following.known.offsets.items() if following else ():
+        found[partition.partition] = max(offset, found.get(partition.partition, 0))
+    return found
 
 
 def _listed(offsets: Mapping[int, int]) -> str:

@@ -190,7 +190,7 @@ class TableSink(KnowsItsQuery):
         if self.mode is TableMode.UPSERT:
             merge(rows, self.path, properties, run.app_id, None if progress.is_there else batch_id, following)
         elif progress.is_there:
-            progress.check_there(rows)
+            progress.check_there(rows, following)
         else:
             writer = rows.write.format("delta").option("txnAppId", run.app_id).option("txnVersion", batch_id)
             writer.options(**_metadata(following)).mode("append").save(self.path)

@@ -94,6 +94,17 @@ def test_batch_that_is_repeated_with_more_records_is_refused(topic: Topic, path:
 
 
 @pytest.mark.only_all
+def test_batch_that_is_repeated_with_fewer_records_is_refused(topic: Topic, path: str, tmp_path: Path) -> None:
+    """Otherwise the next micro-batch would add the others again."""
+    checkpoint = tmp_path / "checkpoint"
+    run(topic.stream(), table_sink(path=path), checkpoint)
+    lose_batch(checkpoint, 0)
+    with pytest.raises(PySparkException, match="has other records now: the table has offset 2 of partition 0 already"):
+        run(two_by_two(topic), table_sink(path=path), checkpoint)
+    assert offsets(topic, path) == [0, 1, 2]
+
+
+@pytest.mark.only_all
 def test_batch_that_is_repeated_with_more_records_is_merged(topic: Topic, path: str, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     run(topic.stream(), table_sink(path=path, mode="upsert"), checkpoint)
