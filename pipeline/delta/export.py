@@ -42,6 +42,7 @@ from .parquet_folder import ParquetFolder
 from .points import Points, Wanted, asked_offsets, listed
 from .reload import Reloaded, load_again
 from .table_and_tail.upkeep import Upkeep
+from .table_progress import check_has_batches
 from .tables import TableSink, changes_to_records, starting_offsets, table_sink
 from .undecodable import NO_KEY
 from .value_serde import serde_of as _serde
@@ -175,6 +176,7 @@ def query(spark: SparkSession, options: argparse.Namespace) -> Query:
 
 def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | None) -> Query:
     sink = table_sink(path=options.table, mode=options.mode, serde=serde, badRecords=options.bad_records)
+    check_has_batches(spark, sink.path, options.checkpoint)
     reloaded = _loaded_again(spark, options, sink)
     starting = _starting(spark, options, reloaded.points)
     given = {"subscribe": options.topic, "includeHeaders": "true", "startingOffsets": starting}

@@ -16,6 +16,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from ...storage import InvalidConfigError, ProgressMismatchError
+from ..write.exactly_once.checkpoint import LocalCheckpoint
 from ..write.exactly_once.progress import Run
 from .provenance.next_offsets import NextOffsets
 
@@ -47,6 +48,31 @@ def _quoted(text: str) -> str:
 def query_property(run: Run) -> dict[str, str]:
     """Returns the table property that records the query of ``txnAppId``; {} if the ``txnAppId`` is the query's id."""
     return {} if run.app_id == run.query_id or not run.query_id else {_QUERY + run.app_id: run.query_id}
+
+
+def check_has_batches(session: SparkSession, path: str, checkpoint: str) -> None:
+    """Raises ProgressMismatchError if the table at ``path`` lacks a batch that a query completed.
+
+    For a query that writes each batch to the table, under its own id. ``checkpoint`` is the query's; nothing is checked
+    if it is not local. The query would go on after that batch, and the table would lack its rows.
+    """
+    known = LocalCheckpoint(checkpoint.removeprefix("file:"))
+    query_id, last = known.query_id(), known.newest_commit()
+    if last is None or not query_id:
+        return
+    from ..write.classic_session import committed_version, newest_version  # noqa: PLC0415  needs py4j, as below
+
+    done = None
+    if DeltaTable.isDeltaTable(session, path):
+        newest_version(session, path)  # not the one that this JVM read last
+        done = committed_version(session, path, query_id)
+    if done is None or done < last:
+        has = "has none of its batches" if done is None else f"has its batches only up to {done}"
+        raise ProgressMismatchError(
+            f"the query of checkpoint {checkpoint} has completed batch {last}, but table {path} {has}: the table was "
+            "deleted, is an older copy, or another one. Continuing would leave out the rows in between. Put back the "
+            "table that fits; or give a new checkpoint, with which the query begins where the table ends"
+        )
 
 
 class TableProgress:

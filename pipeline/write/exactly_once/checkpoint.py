@@ -163,6 +163,10 @@ class LocalCheckpoint(Checkpoint):
     def newest_batch(self) -> int:
         return max((int(name) for name in self._names(self._path("offsets")) if name.isdecimal()), default=0)
 
+    def newest_commit(self) -> int | None:
+        """Returns the number of the batch that Spark completed last; None if there is none."""
+        return max((int(name) for name in self._names(self._path("commits")) if name.isdecimal()), default=None)
+
     # Notes
 
     def remembered(self, target: Target) -> list[Remembered]:

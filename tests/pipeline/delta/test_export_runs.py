@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_commitlog.pipeline.delta import upserts
 from pyspark_commitlog.pipeline.delta.command.arguments import parser
 from pyspark_commitlog.pipeline.delta.export import advice, query
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.storage import InvalidConfigError, ProgressMismatchError
 from tests.pipeline.delta.table_topics import Topic, rows
 from tests.support.logs.building import NOW_MS
 from tests.support.logs.directories import directory_with_internal_topics
@@ -89,6 +89,33 @@ def test_an_export_begins_where_the_table_ends_whatever_failed_before(topic: Top
     topic.append([(b"f", b"6")])
     export.run()
     assert export.offsets() == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("keeps_older", "has"),
+    [(False, "none of its batches"), pytest.param(True, "its batches only up to 0", marks=pytest.mark.only_all)],
+)
+def test_a_table_that_lacks_batches_of_the_checkpoint_is_refused(
+    topic: Topic, tmp_path: Path, keeps_older: bool, has: str
+) -> None:
+    export, older = Export(topic, tmp_path), tmp_path / "older"
+    for number in range(2):
+        topic.append([(b"a", b"%d" % number)])
+        export.run()
+        if number == 0:
+            shutil.copytree(export.table, older)
+    shutil.rmtree(export.table)
+    if keeps_older:
+        older.rename(export.table)
+    topic.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]  # as a new process
+    topic.append([(b"a", b"2")])
+    with pytest.raises(
+        ProgressMismatchError, match=f"has completed batch 1, but table .* has {has}: .* new checkpoint"
+    ):
+        export.run()
+    shutil.rmtree(export.checkpoint)
+    export.run()
+    assert export.offsets() == [(0, 0), (0, 1), (0, 2)]
 
 
 class Stored(NamedTuple):
