@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -54,10 +55,16 @@ def _folder(path: str) -> Path:
 
 
 def tables_kept(paths: Sequence[str]) -> TablesKept:
-    """Returns the function by which ``retain_partitions`` finds the records that ``paths`` do not have yet."""
+    """Returns the function by which ``retain_partitions`` finds the records that ``paths`` do not have yet.
+
+    Spark syncs nothing that it writes to a Delta table. So this brings to disk what the tables have, before retention
+    deletes it from the log: after a power cut, the table would otherwise lack it too.
+    """
 
     def read(manager: LogManager) -> dict[str, NextOffsets]:
-        return {path: _next_offsets(manager, path) for path in paths}
+        found = {path: _next_offsets(manager, path) for path in paths}
+        os.sync()  # a commit of later does not count
+        return found
 
     return read
 
