@@ -225,7 +225,8 @@ class _Task:
             rest = np.setdiff1d(np.arange(batch.num_rows), keyless)
             yield from self._good(batch.take(pa.array(rest)), bad, now_ms)
             bad = [each._replace(row=int(rest[each.row])) for each in bad]
-            bad += [BadRow(row, self._topic_of(batch, row), None, "a header has no key") for row in keyless]
+            named = [(row, self._topic_of(batch, row)) for row in keyless]
+            bad += [BadRow(*each, None, "a header has no key") for each in named if not self._is_settled(each[1])]
         else:
             yield from self._good(batch, bad, now_ms)
         if bad:
@@ -251,11 +252,18 @@ class _Task:
             rows = np.flatnonzero(numbers == (number if topic is not None else -1))
             if topic in plan.wanted:
                 yield topic, rows
-            elif topic not in plan.done:
+            elif not self._is_settled(topic):
                 reason = (
                     "column topic is null" if topic is None else f"it is not one of {', '.join(sorted(plan.wanted))}"
                 )
                 bad += [BadRow(row, topic, None, reason) for row in rows.tolist()]
+
+    def _is_settled(self, topic: str | None) -> bool:
+        """Whether an earlier commit of this version took care of the rows of a topic.
+
+        It did so for topics that have the version. Rows for no listed topic went to the topic for bad records then.
+        """
+        return bool(self._plan.done) and topic not in self._plan.wanted
 
     def _topic_of(self, batch: pa.RecordBatch, index: int) -> str | None:
         if self._plan.only is not None:

@@ -661,12 +661,13 @@ class TestSeveralTopics:
     def test_topic_added_at_a_restart_gets_its_rows_of_a_batch_that_the_others_have(
         self, spark: SparkSession, log_dir: str
     ) -> None:
-        rows = self.rows(spark, "a", "b", "a")
+        keyless = F.expr("if(value = '4', array(named_struct('key', string(null), 'value', binary('v'))), null)")
+        rows = self.rows(spark, "a", "b", "a", None, "a").withColumn("headers", keyless)
         sink(log_dir, topic=None, topics="a", badRecords="bad")(rows, 0)
         sink(log_dir, topic=None, topics="a,b", badRecords="bad")(rows, 0)
         assert values(spark, log_dir, "a") == [0, 2]
         assert values(spark, log_dir, "b") == [1]
-        assert values(spark, log_dir, "bad") == [1]  # what the first run made of it
+        assert values(spark, log_dir, "bad") == [1, 3, 4]  # what the first run made of it
 
     def test_two_sinks_of_one_name_write_one_after_the_other(self, spark: SparkSession, log_dir: str) -> None:
         one, two = sink(log_dir, topic="a"), sink(log_dir, topic="b")
