@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,6 +60,7 @@ class Plan:
     """Compares a table with the log of ``topic``. ``table`` names the table in errors.
 
     The log is read up to ``ends``; partitions that it does not name are read up to the current last stable offset.
+    ``asks_below(number, offset)`` says whether anything below an offset of a partition is asked for.
     """
 
     manager: LogManager
@@ -67,13 +68,14 @@ class Plan:
     table: str
     ends: Mapping[int, int]
     loss: DataLoss
+    asks_below: Callable[[int, int], bool] = lambda number, offset: True
 
     def spans(self, seam: Seam) -> list[Span]:
         """Returns the read of each partition.
 
         Raises ProgressMismatchError for a table of another copy of the log; OffsetOutOfRangeError if the log no longer
-        has what follows the table, unless ``loss`` allows it; and InvalidConfigError for a table of another topic, for
-        an end that the log does not reach.
+        has what follows the table and is asked for, unless ``loss`` allows it; and InvalidConfigError for a table of
+        another topic, for an end that the log does not reach.
         """
         numbers = sorted(self.manager.topic(self.topic).partitions)
         self._check_same_topic(seam.known)
@@ -106,7 +108,8 @@ class Plan:
                 f"ends: offset {end} of {partition} is outside the log, whose committed records end before {most}"
             )
         if start < first and start < end:
-            self._report_gap(partition, start, first)
+            if self.asks_below(partition.partition, first):
+                self._report_gap(partition, start, first)
             return Span(partition, first, max(first, end))
         return Span(partition, start, end)
 

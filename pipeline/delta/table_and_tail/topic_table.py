@@ -96,8 +96,10 @@ class TopicTable:
         loss = DataLoss(fails=options.get(_LOSS, "true").strip().lower() != "false")
         with LogManager.open(log_dir) as manager:
             wanted.check(topic, manager.topic(topic).partitions)
-            spans = Plan(manager, topic, pinned.name, wanted.ends, loss).spans(pinned.seam(manager, topic))
             # The newest record of a key may be anywhere in the log.
+            asked = wanted if pinned.mode is TableMode.APPEND else Wanted()
+            plan = Plan(manager, topic, pinned.name, wanted.ends, loss, asked.asks_below)
+            spans = plan.spans(pinned.seam(manager, topic))
             of_log = wanted.narrow(manager, spans) if pinned.mode is TableMode.APPEND else spans
         if pinned.mode is TableMode.UPSERT and (back := [each for each in spans if each.end < each.start]):
             raise InvalidConfigError(

@@ -36,6 +36,10 @@ class Wanted:
         """Returns the requested offsets of the log among ``spans``."""
         return [self._narrow(manager, each) for each in spans if self._has(each.partition.partition)]
 
+    def asks_below(self, number: int, offset: int) -> bool:
+        """Whether a record of a partition below an offset is asked for."""
+        return self._has(number) and self.starts.get(number, 0) < offset
+
     def _has(self, number: int) -> bool:
         return self.partitions is None or number in self.partitions
 

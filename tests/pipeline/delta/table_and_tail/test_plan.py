@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.pipeline.delta.table_and_tail.plan import Plan, Seam, Span, tail
+from pyspark_commitlog.pipeline.delta.table_and_tail.wanted import Wanted
 from pyspark_commitlog.pipeline.rows.offsets import DataLoss
 from pyspark_commitlog.pipeline.rows.topic_ids import KnownOffsets
 from pyspark_commitlog.storage import (
@@ -109,3 +111,14 @@ def test_table_of_another_topic_is_refused(manager: LogManager) -> None:
     known = KnownOffsets({TopicPartition("u", 0): 1}, {})
     with pytest.raises(InvalidConfigError, match="table x has rows of topic u, not of t"):
         Plan(manager, "t", "table x", {}, DataLoss()).spans(Seam(known, is_complete=True))
+
+
+def test_offsets_that_neither_has_and_nobody_asks_for_are_passed_over(manager: LogManager) -> None:
+    manager.open_log("t", 0).delete_records(4)
+    known, asked = KnownOffsets({T[0]: 2, T[1]: 0}, {}), Wanted(starts={0: 4})
+    plan = Plan(manager, "t", "table x", {}, DataLoss(), asked.asks_below)
+    assert plan.spans(Seam(known, True))[0] == Span(T[0], 4, 5)
+    for other in (Wanted(starts={0: 3}), Wanted(partitions=[0])):
+        with pytest.raises(OffsetOutOfRangeError):
+            replace(plan, asks_below=other.asks_below).spans(Seam(known, True))
+    replace(plan, asks_below=Wanted(partitions=[1]).asks_below).spans(Seam(known, True))

@@ -173,6 +173,10 @@ class TestAppend:
             topic.both()
         found = topic.both(options={"failOnDataLoss": "false"}).where("_partition = 0")
         assert sorted(row["_offset"] for row in found.collect()) == [0, 1, 4]
+        for asked in ({"starts": {0: 4}, "partitions": [0]}, {"partitions": [1]}):
+            assert all(row["_partition"] or row["_offset"] == 4 for row in topic.both(**asked).collect())
+        with pytest.raises(OffsetOutOfRangeError, match="offsets 2 to 3 are in neither"):
+            topic.both(starts={0: 3})
 
     @pytest.mark.only_all
     def test_bad_records_of_the_tail_are_left_out_as_the_export_leaves_them_out(self, topic: Exported) -> None:
