@@ -269,7 +269,6 @@ if TYPE_CHECKING:
     from .kernels.loading import are_being_compiled as are_being_compiled
     from .kernels.murmur2 import partitions_of as partitions_of
     from .kernels.produce.tables import (
-        ROOM_BYTES as ROOM_BYTES,
         Found as Found,
         FoundBatch as FoundBatch,
         FoundConnection as FoundConnection,
@@ -683,7 +682,6 @@ else:
                 "FoundConnection",
                 "FoundFrame",
                 "ProduceTables",
-                "ROOM_BYTES",
             ],
             "log_lines": ["LineFormatter", "log_to_stderr"],
             "maintenance.describe": ["PartitionDescription", "TopicSummary", "describe_partition", "describe_topics"],

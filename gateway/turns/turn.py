@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, NamedTuple
 
 from ...protocol.apis import ApiKey
-from ...storage import ROOM_BYTES, Found, FoundConnection, ProduceTables
+from ...storage import Found, FoundConnection, ProduceTables
 from ..figures import Figures
 from ..network.connection import Connection
 from ..network.limits.quota import Quota
@@ -166,13 +166,12 @@ class ProduceTurn(Generic[L]):
     def _quota(connection: Connection) -> Quota:
         return connection.processor.limits.places_of(memoryview(PRODUCE), connection.is_newcomer)
 
-    def _take(self, tables: ProduceTables, connections: Iterable[Connection], frames_max: int) -> list[_Taken]:
+    def _take(self, tables: ProduceTables, connections: Sequence[Connection], frames_max: int) -> list[_Taken]:
         """Takes what has arrived; leaves out connections that end."""
-        tables.begin()
+        tables.begin(len(connections))
         taken = []
         for each in connections:
-            at = tables.room_at
-            size, received = each.take(tables.memory[at : at + ROOM_BYTES])
+            size, received = each.take(tables.room)
             if not each.is_closed:
                 tables.add_connection(size, min(frames_max, each.overlapping_room))
                 taken.append(_Taken(each, received))

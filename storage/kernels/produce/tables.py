@@ -16,7 +16,8 @@ import numpy.typing as npt
 from . import columns
 
 CONNECTIONS_MAX = 32  # at once
-ROOM_BYTES = 128 << 10  # for what one connection has sent
+MEMORY_BYTES = 4 << 20  # shared by what connections have sent
+ROOM_BYTES_MAX = 256 << 10  # for one of them; uncounted, if it is put back
 PARTITIONS_MAX = 4096
 FRAMES_MAX, BATCHES_MAX = 512, 1024  # at once; the system writes no more than 1,024 buffers together
 _ANSWER_BYTES_MAX = 320 * BATCHES_MAX + 64 * FRAMES_MAX
@@ -98,7 +99,7 @@ class ProduceTables:
             encode_answers,
             bucket_of,
         )
-        self._received = np.empty(CONNECTIONS_MAX * ROOM_BYTES, np.uint8)
+        self._received = np.empty(MEMORY_BYTES, np.uint8)
         self.memory = memoryview(self._received)
         self._connections = np.zeros((CONNECTIONS_MAX, columns.CONNECTION_FIELDS), np.int64)
         self._frames = np.zeros((FRAMES_MAX, columns.FRAME_FIELDS), np.int64)
@@ -109,6 +110,7 @@ class ProduceTables:
         self._out = np.empty(_ANSWER_BYTES_MAX, np.uint8)
         self._connection_cells, self._batch_cells = _cells(self._connections), _cells(self._batches)
         self._count = 0  # of connections
+        self._room = ROOM_BYTES_MAX
         self._rows = 0  # of partitions
 
     def load(self) -> None:
@@ -159,18 +161,19 @@ class ProduceTables:
 
     # Requests
 
-    def begin(self) -> None:
-        """Forgets the connections."""
-        self._count = 0
+    def begin(self, connections: int) -> None:
+        """Forgets the connections, and shares the memory among this many."""
+        self._count, self._room = 0, min(MEMORY_BYTES // connections, ROOM_BYTES_MAX)
 
     @property
-    def room_at(self) -> int:
-        """The position, in the memory, of ``ROOM_BYTES`` for the bytes of the next connection."""
-        return self._count * ROOM_BYTES
+    def room(self) -> memoryview:
+        """The memory for the bytes of the next connection."""
+        start = self._count * self._room
+        return self.memory[start : start + self._room]
 
     def add_connection(self, size: int, frames_max: int) -> None:
-        """Adds a connection that has sent this many bytes, which are at :attr:`room_at`."""
-        cells, at, start = self._connection_cells, self._count * columns.CONNECTION_FIELDS, self.room_at
+        """Adds a connection that has sent this many bytes, which are in :attr:`room`."""
+        cells, at, start = self._connection_cells, self._count * columns.CONNECTION_FIELDS, self._count * self._room
         cells[at + columns.START], cells[at + columns.END], cells[at + columns.FRAMES_MAX] = (
             start,
             start + size,

@@ -56,11 +56,11 @@ class Tables(ProduceTables):
 
     def take(self, *sent: bytes, frames_max: int = 64, now_ms: int | None = None) -> Found:
         """Finds the requests of connections that have sent these bytes."""
-        self.begin()
+        self.begin(max(len(sent), 1))
         for data in sent:
-            at = self.room_at
-            self.memory[at : at + len(data)] = data
-            self.add_connection(len(data), frames_max)
+            arrived = data[: len(self.room)]
+            self.room[: len(arrived)] = arrived
+            self.add_connection(len(arrived), frames_max)
         return self.find(int(time.time() * 1000) if now_ms is None else now_ms)
 
 
