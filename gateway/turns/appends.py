@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Generic, NamedTuple
 
 from crc32c import crc32c
@@ -63,25 +64,32 @@ class TurnAppends(ABC, Generic[L]):
         ``places``: how many requests of the turn may be in progress.
         """
         self._is_busy = False
-        number = found.frame_first
-        while number < found.frame_stop and self._taken < places and self._may_take(connection, number):
-            self._taken += 1
-            number += 1
-        return Served(self._found.frames[found.frame_first : number], self._is_busy)
-
-    def _may_take(self, connection: Connection, number: int) -> bool:
-        if number in self._stops:
+        first, stop = found.frame_first, min(found.frame_stop, found.frame_first + places - self._taken)
+        stopped = next((each for each in self._stops if first <= each < stop), None)
+        number, stop = first, stop if stopped is None else stopped
+        while number < stop and (count := self._take(connection, number, stop)):
+            number += count
+        if number == stopped:
             self._is_busy = self._stops[number]
-            return False
-        return self._has_taken(connection, self._found.frames[number])
+        self._taken += number - first
+        return Served(self._found.frames[first:number], self._is_busy)
+
+    def _take(self, connection: Connection, number: int, stop: int) -> int:
+        """Takes requests from ``number`` on, at least one unless that must go the usual way; returns how many."""
+        return int(self._has_taken(connection, self._found.frames[number]))
 
     @abstractmethod
     def _has_taken(self, connection: Connection, frame: FoundFrame) -> bool:
         """Takes a request, if all of its batches can be appended now; otherwise nothing of it."""
 
-    def _is_whole(self, found: FoundBatch) -> bool:
-        """Whether the checksum of a batch is right; of a compressed one, that was checked."""
-        return bool(found.codec) or crc32c(self._data(found)[CHECKED_FROM:]) == found.crc
+    @cached_property
+    def _are_whole(self) -> list[bool]:
+        """Whether the checksums of batches are right; of compressed ones, they were checked."""
+        memory = self._tables.memory
+        return [
+            bool(each.codec) or crc32c(memory[each.at + CHECKED_FROM : each.at + each.size]) == each.crc
+            for each in self._found.batches
+        ]
 
     def _data(self, found: FoundBatch) -> memoryview:
         return self._tables.memory[found.at : found.at + found.size]

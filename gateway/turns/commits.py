@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from ...storage import AppendInfo, CheckedBatch, FoundBatch, FoundFrame, surveyed_batch
+from ...storage import AppendInfo, CheckedBatch, FoundFrame, surveyed_batch
 from ..figures import Figures
 from ..network.connection import Connection
 from ..partitions.appending import Append
@@ -36,7 +36,7 @@ class TurnCommits(TurnAppends[BucketPartition]):
         if frame.id_bytes:  # whether its transaction is open, the usual way knows
             return False
         numbers = range(frame.first, frame.stop)
-        found = [self._partition(connection, self._found.batches[number]) for number in numbers]
+        found = [self._partition(connection, number) for number in numbers]
         led = [each for each in found if each is not None]
         if len(led) < len(found):
             return False
@@ -44,10 +44,11 @@ class TurnCommits(TurnAppends[BucketPartition]):
             self._batches[number] = each, self._checked(number, each)
         return True
 
-    def _partition(self, connection: Connection, found: FoundBatch) -> BucketPartition | None:
+    def _partition(self, connection: Connection, number: int) -> BucketPartition | None:
         """Returns the partition of a batch that may be given to the appender; None: it must go the usual way."""
+        found = self._found.batches[number]
         is_allowed = self._known.may_write(connection.session.client, found.part)
-        if is_allowed and may_be_idempotent(found.producer_id) and self._is_whole(found):
+        if is_allowed and may_be_idempotent(found.producer_id) and self._are_whole[number]:
             return self._known.current(found.part)
         return None
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 
-from ...storage import FoundBatch, FoundFrame, PlainAppends, PlainBatch, Producer, TopicPartition
+from ...storage import FoundFrame, PlainAppends, PlainBatch, Producer, ProduceTables, TopicPartition
 from ..figures import Figures
 from ..network.connection import Connection
 from ..partitions.appender import Appender
@@ -30,11 +30,35 @@ class TurnWrites(TurnAppends[FilePartition]):
         self._failures: dict[int, Exception] = {}  # and what did not
         self._unsynced: set[int] = set()  # rows whose answers wait for a sync
 
+    def _take(self, connection: Connection, number: int, stop: int) -> int:
+        return self._take_run(connection, number, stop) or super()._take(connection, number, stop)
+
+    def _take_run(self, connection: Connection, number: int, stop: int) -> int:
+        """Takes requests that have one batch each, of the same producer for the same partition; returns how many."""
+        frame = self._found.frames[number]
+        first = self._found.batches[frame.first]
+        held = self._at_hand(first.part)
+        is_allowed = self._known.may_write(connection.session.client, first.part)
+        if held is None or not is_allowed or not may_be_idempotent(first.producer_id):
+            return 0
+        led, appends = held
+        start = led.log_start_offset
+        offsets = appends.take_run(self._wholes, number, stop, first, start)
+        for at, offset in enumerate(offsets, frame.first):
+            self._placed[at] = Placed(first.part, led, offset, start)
+        return len(offsets)
+
+    @cached_property
+    def _wholes(self) -> ProduceTables:
+        """The tables, once they have whose checksums are right."""
+        self._tables.set_whole(self._are_whole)
+        return self._tables
+
     def _has_taken(self, connection: Connection, frame: FoundFrame) -> bool:
         name = bytes(self._tables.memory[frame.id_at : frame.id_at + frame.id_bytes]).decode() or None
         taken = []
-        for each in self._found.batches[frame.first : frame.stop]:
-            checked = self._checked(connection, each, name)
+        for number in range(frame.first, frame.stop):
+            checked = self._checked(connection, number, name)
             if checked is None:
                 return False
             taken.append(checked)
@@ -46,12 +70,11 @@ class TurnWrites(TurnAppends[FilePartition]):
         return True
 
     def _checked(
-        self, connection: Connection, found: FoundBatch, transactional_id: str | None
+        self, connection: Connection, number: int, transactional_id: str | None
     ) -> tuple[FilePartition, PlainAppends, PlainBatch] | None:
         """Returns a batch with what is to append it; None: it must go the usual way."""
-        if found.part not in self._held:
-            self._held[found.part] = self._begun(found.part)
-        held = self._held[found.part]
+        found = self._found.batches[number]
+        held = self._at_hand(found.part)
         if held is None:
             self._is_busy = self._known.last(found.part).is_appending
             return None
@@ -74,7 +97,12 @@ class TurnWrites(TurnAppends[FilePartition]):
             found.sequence,
             transactional_id is not None,
         )
-        return (led, appends, batch) if self._is_whole(found) and appends.may_take(batch) else None
+        return (led, appends, batch) if self._are_whole[number] and appends.may_take(batch) else None
+
+    def _at_hand(self, row: int) -> tuple[FilePartition, PlainAppends] | None:
+        if row not in self._held:
+            self._held[row] = self._begun(row)
+        return self._held[row]
 
     def _begun(self, row: int) -> tuple[FilePartition, PlainAppends] | None:
         """Takes a partition for appends, as :meth:`FilePartition.begin_plain`; None: its batches go the usual way."""

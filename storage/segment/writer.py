@@ -281,12 +281,15 @@ class LogSegment(SegmentReader):
 
     def is_too_late(self, max_timestamp: int) -> bool:
         """Whether a batch with this largest timestamp (ms) must go to a new segment for its time."""
-        latest_ms = self.context.config.max_segment_ms - self.roll_jitter_ms
-        return self.size > 0 and self._waited_ms(max_timestamp) > latest_ms
+        return self.size > 0 and max_timestamp > self.latest_ms
 
-    def _waited_ms(self, max_timestamp: int) -> int:
-        first = self.first_timestamp
-        return max_timestamp - first if first >= 0 else self.context.clock.now_ms() - self.created_ms
+    @property
+    def latest_ms(self) -> int:
+        """The largest timestamp (ms) of a batch that need not go to a new segment, if this one is not empty."""
+        first, patience_ms = self.first_timestamp, self.context.config.max_segment_ms - self.roll_jitter_ms
+        if first >= 0:
+            return min(first + patience_ms, INT64_MAX)
+        return INT64_MAX if self.context.clock.now_ms() - self.created_ms <= patience_ms else -INT64_MAX
 
     def become_inactive(self) -> None:
         """Complete the segment after a roll: add the last time index entry, cut preallocated space off, sync, close.

@@ -6,13 +6,15 @@ An append by plain numbers (:meth:`Log.append_checked`) takes some 30 µs. Both 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from ..errors import StorageError
 from ..format.constants import INT32_MAX
 from ..format.tables import last_sequence
-from ..recovery.producer_state import ProducerBatch, ProducerState
+from ..kernels.produce import tables
+from ..recovery.producer_state import BATCHES_CACHED, ProducerBatch, ProducerState
 from ..segment.writer import PlacedBatch
 from .log import Log
 
@@ -47,7 +49,7 @@ class PlainAppends:
         self._end_offset, self._size = log.log_end_offset, active.size
         self._since, self._interval = active.bytes_since_entry, config.index_interval_bytes
         self._entries = min(active.offset_index.room, active.time_index.room)  # that there is room for
-        self._segment_bytes = config.segment_bytes
+        self._segment_bytes, self._latest_ms = config.segment_bytes, active.latest_ms
         self._offset_max = active.base_offset + INT32_MAX
         if sync:
             self._offset_max = min(self._offset_max, log.recovery_point + config.flush_messages - 2)
@@ -67,17 +69,75 @@ class PlainAppends:
             self._size > self._segment_bytes - len(batch.data)
             or self._end_offset + batch.records - 1 > self._offset_max
             or not self._entries
-            or self._active.is_too_late(batch.max_timestamp)
+            or batch.max_timestamp > self._latest_ms
             or (self._sync and batch.is_transactional)
         ):
             return False
-        return batch.producer_id < 0 or self._known(batch).may_go_on(
+        return batch.producer_id < 0 or self._known(batch.producer_id).may_go_on(
             batch.producer_epoch, batch.sequence, transactional=batch.is_transactional
         )
 
-    def _known(self, batch: PlainBatch) -> ProducerState:
-        known = self._states.get(batch.producer_id) or self._log.producers.last_entry(batch.producer_id)
-        return known or ProducerState(batch.producer_id)
+    def _known(self, producer_id: int) -> ProducerState:
+        known = self._states.get(producer_id) or self._log.producers.last_entry(producer_id)
+        return known or ProducerState(producer_id)
+
+    def take_run(
+        self, found: tables.ProduceTables, frame: int, stop: int, first: tables.FoundBatch, log_start: int
+    ) -> Sequence[int]:
+        """Takes the requests that :meth:`ProduceTables.take_run` takes, as by :meth:`take`; returns their offsets.
+
+        ``first``: the first batch of the first request.
+        """
+        if first.producer_id >= 0 and not self._known(first.producer_id).may_go_on(
+            first.producer_epoch, first.sequence
+        ):
+            return ()
+        taken = found.take_run(frame, stop, self._room(log_start))
+        if not taken.count:
+            return ()
+        batches = found.taken(frame, taken.count)
+        memory, before = found.memory, self.size
+        for at, size, records, max_timestamp, offset, _ in batches:
+            self._batches.append(PlacedBatch(memory[at : at + size], offset + records - 1, max_timestamp))
+            self.size += size
+        self._size += self.size - before
+        self.records += taken.end_offset - self._end_offset
+        self._end_offset, self._entries, self._since = taken.end_offset, taken.entries_left, taken.since_entry
+        if first.producer_id >= 0:
+            self._remember_run(first, batches[-BATCHES_CACHED:])
+        return [each.offset for each in batches]
+
+    def _room(self, log_start: int) -> tables.Room:
+        return tables.Room(
+            self._end_offset,
+            self._offset_max,
+            self._segment_bytes - self._size,
+            self._entries,
+            self._since,
+            self._interval,
+            self._latest_ms,
+            self._leader_epoch,
+            log_start,
+        )
+
+    def _remember_run(self, first: tables.FoundBatch, newest: Sequence[tables.TakenBatch]) -> None:
+        """Notes the newest batches of a producer."""
+        known, epoch = self._known(first.producer_id), first.producer_epoch
+        kept = known.batches if known.epoch == epoch else ()
+        written = (
+            ProducerBatch(
+                last_sequence(each.sequence, each.records - 1),
+                each.offset + each.records - 1,
+                each.records - 1,
+                each.max_timestamp,
+            )
+            for each in newest
+        )
+        self._states[first.producer_id] = known._replace(
+            epoch=epoch,
+            last_timestamp=newest[-1].max_timestamp,
+            batches=(*kept, *written)[-BATCHES_CACHED:],
+        )
 
     def take(self, batch: PlainBatch) -> int:
         """Takes a batch that :meth:`may_take` allows, and writes its offset and leader epoch; returns the offset."""
@@ -99,7 +159,7 @@ class PlainAppends:
         return offset
 
     def _remember(self, batch: PlainBatch, offset: int, last_offset: int) -> None:
-        known = self._known(batch)
+        known = self._known(batch.producer_id)
         begins = batch.is_transactional and not known.in_transaction
         if begins:
             self._begun[offset] = batch.producer_id

@@ -56,9 +56,9 @@ def _put_answer(
     """Writes the answer to one request, with its length; returns the position after it."""
     version, first, stop = frames[frame, VERSION], frames[frame, BATCH_FIRST], frames[frame, BATCH_STOP]
     is_flexible = version >= FLEXIBLE_FROM
-    at = _put(out, start + 4, frames[frame, CORRELATION], 4)
+    at = put(out, start + 4, frames[frame, CORRELATION], 4)
     if is_flexible:
-        at = _put(out, at, 0, 1)
+        at = put(out, at, 0, 1)
     topics = np.int64(0)
     for row in range(first, stop):
         topics += batches[row, OPENS] > 0
@@ -66,38 +66,38 @@ def _put_answer(
     for row in range(first, stop):
         if batches[row, OPENS] > 0:
             size = batches[row, TOPIC_BYTES]
-            at = _put_uvarint(out, at, size + 1) if is_flexible else _put(out, at, size, 2)
+            at = _put_uvarint(out, at, size + 1) if is_flexible else put(out, at, size, 2)
             copy_bytes(out, at, received, batches[row, TOPIC_AT], size)
             at = _put_count(out, at + size, batches[row, OPENS], is_flexible)
         batches[row, ANSWER_AT] = at + OFFSET_AT - origin
         at = _put_partition(out, at, batches, row, partitions, version)
         if is_flexible and (row + 1 == stop or batches[row + 1, OPENS] > 0):
-            at = _put(out, at, 0, 1)
-    at = _put(out, at, 0, 4)  # throttled for no time
+            at = put(out, at, 0, 1)
+    at = put(out, at, 0, 4)  # throttled for no time
     if is_flexible:
-        at = _put(out, at, 0, 1)
-    _put(out, start, at - start - 4, 4)
+        at = put(out, at, 0, 1)
+    put(out, start, at - start - 4, 4)
     return at
 
 
 @jit
 def _put_partition(out: Bytes, at: int, batches: Table, row: int, partitions: Table, version: int) -> int:
-    at = _put(out, at, partitions[batches[row, PART], P_NUMBER], 4)
-    at = _put(out, at, 0, 2)  # no error
-    at = _put(out, at, batches[row, OFFSET], 8)
-    at = _put(out, at, -1, 8)  # the log did not set the time
+    at = put(out, at, partitions[batches[row, PART], P_NUMBER], 4)
+    at = put(out, at, 0, 2)  # no error
+    at = put(out, at, batches[row, OFFSET], 8)
+    at = put(out, at, -1, 8)  # the log did not set the time
     if version >= 5:
-        at = _put(out, at, batches[row, LOG_START], 8)
+        at = put(out, at, batches[row, LOG_START], 8)
     if version >= FLEXIBLE_FROM:
-        return _put(out, at, 1 << 16, 3)  # no errors of records, no message, no tags
+        return put(out, at, 1 << 16, 3)  # no errors of records, no message, no tags
     if version >= 8:
-        at = _put(out, at, 0, 4)
-        at = _put(out, at, -1, 2)
+        at = put(out, at, 0, 4)
+        at = put(out, at, -1, 2)
     return at
 
 
 @jit
-def _put(target: Bytes, at: int, value: int, size: int) -> int:
+def put(target: Bytes, at: int, value: int, size: int) -> int:
     """Writes a big-endian number of ``size`` bytes; returns the position after it."""
     for i in range(size):
         target[at + i] = (np.int64(value) >> (8 * (size - 1 - i))) & 0xFF
@@ -116,4 +116,4 @@ def _put_uvarint(target: Bytes, at: int, value: int) -> int:
 
 @jit
 def _put_count(target: Bytes, at: int, count: int, is_flexible: bool) -> int:
-    return _put_uvarint(target, at, count + 1) if is_flexible else _put(target, at, count, 4)
+    return _put_uvarint(target, at, count + 1) if is_flexible else put(target, at, count, 4)

@@ -1,7 +1,7 @@
 """The columns of the tables, for the kernels and for callers that must not import numba.
 
-Numba compiles a kernel again only if the kernel's own file has changed: a change here needs one of ``requests`` and
-``answers`` too.
+Numba compiles a kernel again only if the kernel's own file has changed: a change here needs one of ``requests``,
+``answers`` and ``runs`` too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ OFFSET, LOG_START = 12, 13
 CODEC = 14  # 0: not compressed
 SMALLEST = 15  # the smallest time of its records, ms; of one that is not compressed
 ANSWER_AT = 16  # where its offset is among the answers to its connection, if it has one
-BATCH_FIELDS = 17
+IS_WHOLE = 17  # whether its checksum is right; set by the caller, before it has batches taken
+BATCH_FIELDS = 18
 
 # A partition
 P_NUMBER, P_TOPIC_BYTES, BATCH_BYTES_MAX, NEEDS_KEYS, BEFORE_MS, AFTER_MS = range(6)

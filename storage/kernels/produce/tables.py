@@ -20,6 +20,7 @@ MEMORY_BYTES = 4 << 20  # shared by what connections have sent
 ROOM_BYTES_MAX = 256 << 10  # for one of them; uncounted, if it is put back
 PARTITIONS_MAX = 4096
 FRAMES_MAX, BATCHES_MAX = 512, 1024  # at once; the system writes no more than 1,024 buffers together
+_TAKEN = [columns.AT, columns.SIZE, columns.RECORDS, columns.MAX_TIMESTAMP, columns.OFFSET, columns.SEQUENCE]
 _ANSWER_BYTES_MAX = 320 * BATCHES_MAX + 64 * FRAMES_MAX
 
 
@@ -73,6 +74,41 @@ class FoundBatch(NamedTuple):
     codec: int  # 0: not compressed; otherwise its records and their times are not checked
     smallest_timestamp: int  # ms; only of one that is not compressed
     answer_at: int  # unknown until the answers are encoded
+    is_whole: int  # unknown in a search
+
+
+class Room(NamedTuple):
+    """The end of a log, and what there is room for."""
+
+    end_offset: int
+    offset_max: int
+    bytes_left: int
+    entries_left: int  # of the index that is full first
+    since_entry: int  # bytes since the last entry
+    interval: int  # bytes after which there is another one
+    latest_ms: int  # the largest time of a record
+    leader_epoch: int
+    log_start: int
+
+
+class Taken(NamedTuple):
+    """What :meth:`ProduceTables.take_run` took."""
+
+    count: int
+    end_offset: int
+    entries_left: int
+    since_entry: int
+
+
+class TakenBatch(NamedTuple):
+    """A batch that has its offset."""
+
+    at: int
+    size: int
+    records: int
+    max_timestamp: int
+    offset: int
+    sequence: int
 
 
 class Found(NamedTuple):
@@ -92,6 +128,7 @@ class ProduceTables:
     def __init__(self) -> None:
         from .answers import encode_answers  # noqa: PLC0415  loads numba, for which a gateway without producers has no need
         from .requests import bucket_of, find_request, find_requests  # noqa: PLC0415
+        from .runs import take_run  # noqa: PLC0415
 
         self._find, self._find_one, self._encode, self._bucket_of = (
             find_requests,
@@ -99,6 +136,7 @@ class ProduceTables:
             encode_answers,
             bucket_of,
         )
+        self._take_run = take_run
         self._received = np.empty(MEMORY_BYTES, np.uint8)
         self.memory = memoryview(self._received)
         self._connections = np.zeros((CONNECTIONS_MAX, columns.CONNECTION_FIELDS), np.int64)
@@ -118,6 +156,7 @@ class ProduceTables:
         self.find(0)
         with self.reading(memoryview(bytearray(columns.FRAME_BYTES_MIN))):
             self.find_one(0)
+            self.take_run(0, 0, Room(0, 0, 0, 0, 0, 0, 0, 0, 0))
             self.answers()
 
     # Partitions
@@ -218,6 +257,24 @@ class ProduceTables:
         """Sets the answer's fields for a batch."""
         at = batch * columns.BATCH_FIELDS
         self._batch_cells[at + columns.OFFSET], self._batch_cells[at + columns.LOG_START] = offset, log_start
+
+    def set_whole(self, are_whole: Sequence[bool]) -> None:
+        """Sets for all batches that were found whether their checksums are right."""
+        self._batches[: len(are_whole), columns.IS_WHOLE] = are_whole
+
+    def take_run(self, frame: int, stop: int, room: Room) -> Taken:
+        """Gives the batches of requests from ``frame`` on their offsets, up to ``stop`` or the end of the run.
+
+        The sequence of the first one is right. Each of the requests has one batch, of the same producer for the same
+        partition, and of no transaction; the first that is otherwise, or for which there is no ``room``, ends the run.
+        """
+        found = self._take_run(self._received, self._frames, self._batches, frame, stop, *room)
+        return Taken(*map(int, found))
+
+    def taken(self, frame: int, count: int) -> list[TakenBatch]:
+        """Returns the batches of requests that have one each and were taken."""
+        first = int(self._frames[frame, columns.BATCH_FIRST])
+        return [TakenBatch._make(each) for each in self._batches[first : first + count, _TAKEN].tolist()]
 
     def set_frame_stop(self, connection: int, frame: int) -> None:
         """Leaves the requests of a connection from ``frame`` on without an answer."""
