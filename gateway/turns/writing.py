@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property, partial
 
@@ -26,6 +27,7 @@ class TurnWrites(TurnAppends[FilePartition]):
         self._appender, self._figures, self._transactions = appender, figures, transactions
         self._held: dict[int, tuple[FilePartition, PlainAppends] | None] = {}  # by row; None: it is not at hand
         self._placed: dict[int, Placed] = {}  # by the numbers of batches
+        self._rows: defaultdict[Connection, set[int]] = defaultdict(set)  # what was taken of each connection
         self._written: dict[int, tuple[FilePartition, PlainAppends]] = {}  # by row, what succeeded
         self._failures: dict[int, Exception] = {}  # and what did not
         self._unsynced: set[int] = set()  # rows whose answers wait for a sync
@@ -44,6 +46,8 @@ class TurnWrites(TurnAppends[FilePartition]):
         led, appends = held
         start = led.log_start_offset
         offsets = appends.take_run(self._wholes, number, stop, first, start)
+        if offsets:
+            self._rows[connection].add(first.part)
         for at, offset in enumerate(offsets, frame.first):
             self._placed[at] = Placed(first.part, led, offset, start)
         return len(offsets)
@@ -66,7 +70,9 @@ class TurnWrites(TurnAppends[FilePartition]):
             start = led.log_start_offset
             offset = appends.take(batch)
             self._tables.set_offset(at, offset, start)
-            self._placed[at] = Placed(self._found.batches[at].part, led, offset, start)
+            row = self._found.batches[at].part
+            self._rows[connection].add(row)
+            self._placed[at] = Placed(row, led, offset, start)
         return True
 
     def _checked(
@@ -139,7 +145,7 @@ class TurnWrites(TurnAppends[FilePartition]):
         """Sends the answers that need no sync, and has the others wait for theirs; wakes readers."""
         waiting: dict[int, list[TurnAnswer]] = {}
         for answer in answers:
-            for row in {each.key for each in answer.batches}:
+            for row in self._rows[answer.connection]:
                 failure = self._failures.get(row)
                 if failure is not None:
                     answer.fail(row, failure)

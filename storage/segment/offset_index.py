@@ -14,7 +14,7 @@ from ..format.files.index_entries import (
     encode_offset_entry,
 )
 from ..format.tables import Int64s
-from .index_file import PairFormat, PairIndex, shifted
+from .index_file import PairFormat, PairIndex
 
 
 class OffsetPosition(NamedTuple):
@@ -69,7 +69,7 @@ class OffsetIndex(PairIndex):
             return
         self._check_offsets_fit(int(offsets[0]), int(offsets[-1]))
         before = self.last_offset if len(self) else self.base_offset - 1
-        if (offsets <= shifted(before, offsets)).any():
+        if offsets[0] <= before or np.count_nonzero(offsets[1:] <= offsets[:-1]):
             found = ", ".join(map(str, offsets[:3].tolist()))
             raise self._not_increasing(f"{found} ...")
         self._write(offsets, positions, skip_full_check)

@@ -79,10 +79,11 @@ class TimeIndex(PairIndex):
         self._check_offsets_fit(int(offsets[0]), int(offsets[-1]))
         before = self.last_entry
         times_before = shifted(before.timestamp, timestamps)
-        if (timestamps < times_before).any() or (offsets < shifted(before.offset, offsets)).any():
+        is_falling = offsets[0] < before.offset or np.count_nonzero(offsets[1:] < offsets[:-1])
+        if is_falling or np.count_nonzero(timestamps < times_before):
             raise self._falling(TimestampOffset(int(timestamps[0]), int(offsets[0])), before)
         rises = timestamps > times_before
-        if rises.any():
+        if np.count_nonzero(rises):
             self._write(timestamps[rises], offsets[rises], skip_full_check)
 
     def _falling(self, found: TimestampOffset, before: TimestampOffset) -> InvalidOffsetError:

@@ -95,17 +95,17 @@ class PlainAppends:
         taken = found.take_run(frame, stop, self._room(log_start))
         if not taken.count:
             return ()
-        batches = found.taken(frame, taken.count)
-        memory, before = found.memory, self.size
+        batches, memory, written = found.taken(frame, taken.count), found.memory, 0
         for at, size, records, max_timestamp, offset, _ in batches:
             self._batches.append(PlacedBatch(memory[at : at + size], offset + records - 1, max_timestamp))
-            self.size += size
-        self._size += self.size - before
+            written += size
+        self.size += written
+        self._size += written
         self.records += taken.end_offset - self._end_offset
         self._end_offset, self._entries, self._since = taken.end_offset, taken.entries_left, taken.since_entry
         if first.producer_id >= 0:
-            self._remember_run(first, batches[-BATCHES_CACHED:])
-        return [each.offset for each in batches]
+            self._remember_run(first, [tables.TakenBatch(*each) for each in batches[-BATCHES_CACHED:]])
+        return [offset for *_, offset, _ in batches]
 
     def _room(self, log_start: int) -> tables.Room:
         return tables.Room(

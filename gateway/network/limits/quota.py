@@ -45,7 +45,7 @@ class Quota:
         """Gives places back."""
         with self._lock:
             self._taken -= count
-        for _ in range(count):
+        for _ in range(min(count, len(self._waiting))):  # later ones have seen what is free now
             self.wake()
 
     def wake(self) -> None:

@@ -271,10 +271,11 @@ class ProduceTables:
         found = self._take_run(self._received, self._frames, self._batches, frame, stop, *room)
         return Taken(*map(int, found))
 
-    def taken(self, frame: int, count: int) -> list[TakenBatch]:
-        """Returns the batches of requests that have one each and were taken."""
+    def taken(self, frame: int, count: int) -> list[list[int]]:
+        """Returns the batches of requests that have one each and were taken, with the fields of TakenBatch."""
         first = int(self._frames[frame, columns.BATCH_FIRST])
-        return [TakenBatch._make(each) for each in self._batches[first : first + count, _TAKEN].tolist()]
+        found: list[list[int]] = self._batches[first : first + count, _TAKEN].tolist()
+        return found
 
     def set_frame_stop(self, connection: int, frame: int) -> None:
         """Leaves the requests of a connection from ``frame`` on without an answer."""
