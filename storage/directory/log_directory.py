@@ -330,7 +330,7 @@ class LogDirectory:
             listed = self._read_offsets(names.CLEANER_OFFSET_CHECKPOINT)
         except CorruptionError:
             return lambda _: Holes.ANYWHERE
-        described, recovery_points = self.described_topics(), self.offsets(names.RECOVERY_POINT_CHECKPOINT)
+        described, recovery_points = self.topics_file().topics, self.offsets(names.RECOVERY_POINT_CHECKPOINT)
 
         def holes_of(partition: TopicPartition) -> Holes:
             if partition in (listed or ()):

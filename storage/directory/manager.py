@@ -100,7 +100,7 @@ class LogManager(LogDirectory):
 
     def find_topic(self, name: str) -> TopicDescription | None:
         """Returns a topic; None if it does not exist. Reads no partition directory if ``topics.json`` lists it."""
-        return self.described_topics().get(name) or self.topics().get(name)
+        return self.topics_file().topics.get(name) or self.topics().get(name)
 
     def config(self, topic: str) -> LogConfig:
         """Returns the effective settings of a topic."""

@@ -11,6 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import repeat
 from typing import NamedTuple
 from uuid import UUID
@@ -141,6 +142,11 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode_offsets(data: Buffer) -> dict[TopicPartition, int]:
     """Returns the offsets by partition, in file order. Raises CorruptCheckpointError, with the line, if malformed."""
+    return dict(_offsets_in(bytes(data)))
+
+
+@lru_cache(maxsize=4)  # opening one log after the other reads the same three files of all partitions
+def _offsets_in(data: bytes) -> Mapping[TopicPartition, int]:
     written = _OFFSETS_AS_WRITTEN.fullmatch(data)
     if written is not None:  # every log that is closed reads the file of all partitions, often ten thousand
         fields = written[2].decode().split()
@@ -200,9 +206,14 @@ def encode_id(value: UUID) -> str:
 
 def decode_id(text: str) -> UUID:
     """Returns the id that 22 characters of URL-safe base64 encode; raises ValueError for other text."""
+    check_id(text)
+    return UUID(bytes=urlsafe_b64decode(text + "=="))
+
+
+def check_id(text: str) -> None:
+    """Raises ValueError unless ``text`` is an id."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{22}", text):
         raise ValueError(f"not an id (22 characters of URL-safe base64): {text!r}")
-    return UUID(bytes=urlsafe_b64decode(text + "=="))
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:

@@ -218,3 +218,9 @@ def test_meta_properties_of_zookeepers_time_name_the_broker_and_may_escape() -> 
 def test_malformed_meta_properties_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(CorruptCheckpointError, match=reason):
         checkpoints.decode_meta_properties(data)
+
+
+def test_offsets_that_a_caller_changes_are_read_unchanged_the_next_time() -> None:
+    data = checkpoints.encode_offsets({TopicPartition("t", 0): 5})
+    checkpoints.decode_offsets(data)[TopicPartition("t", 1)] = 7
+    assert checkpoints.decode_offsets(data) == {TopicPartition("t", 0): 5}
