@@ -86,13 +86,7 @@ def encode_topics(
     groups.
     """
     topics = list(topics)
-    content: dict[str, Any] = {
-        "version": TOPICS_VERSION,
-        "topics": {
-            topic.name: {"id": topic.topic_id, "partitions": len(topic.partitions), "configs": dict(topic.configs)}
-            for topic in topics
-        },
-    }
+    content: dict[str, Any] = {"version": TOPICS_VERSION, "topics": {}}
     elsewhere = [topic.name for topic in topics if topic.known is not Known.ALL]
     if elsewhere:
         content["settings_elsewhere"] = elsewhere
@@ -101,7 +95,21 @@ def encode_topics(
     for owner, settings in (owned or {}).items():
         if settings:
             content[owner.value] = {name: dict(own) for name, own in settings.items()}
-    return json.dumps(content, indent=2).encode() + b"\n"
+    listed = ",\n".join(map(_encoded, topics))
+    text = json.dumps(content, indent=2)
+    if topics:
+        text = text.replace('"topics": {}', '"topics": {\n' + listed + "\n  }", 1)
+    return text.encode() + b"\n"
+
+
+def _encoded(topic: TopicDescription) -> str:
+    """Returns a topic as ``json.dumps`` with an indent would write it, which takes ten times as long."""
+    configs = ",\n".join(f"        {json.dumps(key)}: {json.dumps(value)}" for key, value in topic.configs.items())
+    shown = f"{{\n{configs}\n      }}" if configs else "{}"
+    return (
+        f'    {json.dumps(topic.name)}: {{\n      "id": {json.dumps(topic.topic_id)},\n'
+        f'      "partitions": {len(topic.partitions)},\n      "configs": {shown}\n    }}'
+    )
 
 
 def decode_topics(data: bytes) -> dict[str, TopicDescription]:
@@ -147,5 +155,5 @@ def _description(name: str, topic: Mapping[str, Any], broker: Mapping[str, str])
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise ValueError(f"topic {name} has {partitions} partitions")
     _texts(f"topic {name}", configs)
-    checkpoints.decode_id(topic_id)
+    checkpoints.check_id(topic_id)
     return TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)
