@@ -6,6 +6,7 @@ in its own process and saves its rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -101,3 +102,26 @@ class Series:
     """The cost would ideally grow as the size to this power."""
 
     unit: str = "s"
+
+    @property
+    def slope(self) -> float | None:
+        """The power of the size with which the cost grows, by the two largest sizes; None for one size."""
+        if len(self.points) < 2:
+            return None
+        (size, timing), (larger, of_larger) = self.points[-2:]
+        return math.log(of_larger.median / timing.median) / math.log(larger / size)
+
+
+def series_of(plot: str, size_unit: str, found: Mapping[float, Mapping[str, Timing]], unit: str = "s") -> list[Series]:
+    """The lines of a plot, from the figures of each size by line."""
+    lines = dict.fromkeys(line for figures in found.values() for line in figures)
+    return [
+        Series(
+            plot,
+            line,
+            tuple(Point(size, each[line]) for size, each in found.items() if line in each),
+            size_unit,
+            unit=unit,
+        )
+        for line in lines
+    ]

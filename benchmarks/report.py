@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.comparison import Comparison, Ratio
+from benchmarks.comparison import Comparison, Ratio, Series
 from benchmarks.doors import DOORS
 from benchmarks.limits import FLOOR, SYNC, limit_s
 from benchmarks.plots import draw
@@ -16,6 +16,7 @@ from benchmarks.timing import Timing
 
 README = Path(__file__).with_name("README.md")
 COLUMNS = ("operation", "compared with", "result", "required", "goal", "", "ours", "theirs", "limit")
+GROWTH_COLUMNS = ("cost", "figures", "by", "slope")
 RATIO_TEXTS = {Ratio.FASTER: "{:.2f}", Ratio.SLOWER: "{:.2f}", Ratio.EXTRA_MS: "{:.0f} ms"}
 SCALES = {
     "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")),
@@ -41,6 +42,7 @@ in one JVM that stays warm. In the rows without, each run of a tool starts a JVM
 ```
 make bench                                   run everything and write this page; some 90 minutes
 make bench BENCH_ARGS="reading compaction"   run these parts only; other rows keep their results
+make bench BENCH_ARGS="scale"                run the parts whose names begin with scale_
 ```
 
 *Result* is theirs / ours if *required* has `≥`, ours / theirs if it has `≤`, and ours - theirs if it has
@@ -49,6 +51,13 @@ Python, without a log. *Limit* is the least time that our side could take on thi
 copies, compression, ciphers and syncs that the operation needs, at the speeds measured in the same run
 (listed at the end), or a floor. *Others* are the cores that other programs used while a part ran: with
 more than a quarter of a core, a part is run again. Parts without it were measured before this was known.
+"""
+
+_GROWTH_HEAD = """\
+## How cost grows
+
+*Slope* is the power of the size with which the cost grows between the two largest sizes: 0 for a cost that does not
+grow, 1 for one that grows as the size does.
 """
 
 
@@ -60,9 +69,23 @@ def amount_text(amount: float, unit: str) -> str:
     return f"{value:.{max(0, 2 - (abs(value) >= 10) - (abs(value) >= 100))}f} {name}"
 
 
-def terminal_table(title: str, result: PartResult) -> Table:
+def tables(title: str, result: PartResult) -> list[Table]:
+    """The rows and the series of a part, for the terminal."""
+    compared = [_terminal_table(title, result)] if result.comparisons else []
+    return [*compared, *([_terminal_growth(title, result)] if result.series else [])]
+
+
+def _terminal_table(title: str, result: PartResult) -> Table:
     table = Table(*COLUMNS, title=title)
     for row in _rows(result):
+        table.add_row(*row)
+    return table
+
+
+def _terminal_growth(title: str, result: PartResult) -> Table:
+    """The figures of each size, for the terminal."""
+    table = Table(*GROWTH_COLUMNS, title=title)
+    for row in _growth_rows(result.series):
         table.add_row(*row)
     return table
 
@@ -114,7 +137,15 @@ def _growth(results: Iterable[PartResult], directory: Path) -> list[str]:
     plots = draw(lines, directory)
     if not plots:
         return []
-    return ["## How cost grows\n", *(f"![{name}]({file.name})\n" for name, file in plots.items())]
+    pictures = (f"![{name}]({file.name})\n" for name, file in plots.items())
+    return [f"{_GROWTH_HEAD}\n{_markdown(GROWTH_COLUMNS, _growth_rows(lines))}", *pictures]
+
+
+def _growth_rows(lines: Iterable[Series]) -> Iterator[tuple[str, ...]]:
+    for line in lines:
+        figures = (f"{amount_text(timing.median, line.unit)} at {size:,.0f}" for size, timing in line.points)
+        slope = "" if line.slope is None else f"{line.slope:.2f}"
+        yield f"{line.plot}: {line.line}", ", ".join(figures), line.size_unit, slope
 
 
 def _runs(results: Mapping[str, PartResult]) -> str:
