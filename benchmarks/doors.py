@@ -19,6 +19,14 @@ DOORS = {
     "Maintenance": ("compaction", "erasing", "recovery", "dump", "verify", "opening", "times", "memory"),
     "Backup": ("backups",),
     "Tiers": ("tier_reading",),
-    "Growth": ("growth",),
+    "Growth": (
+        "growth",
+        "scale_topics",
+        "scale_bucket",
+        "scale_partitions",
+        "scale_segments",
+        "scale_groups",
+        "scale_executors",
+    ),
 }
 PARTS = tuple(part for parts in DOORS.values() for part in parts)

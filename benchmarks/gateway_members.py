@@ -35,7 +35,7 @@ def _join_all(bootstrap: str, prefix: str, groups: int, members: int) -> float:
 
 async def _all(bootstrap: str, prefix: str, groups: int, members: int) -> float:
     names = [f"{prefix}-{number}" for number in range(groups)]
-    connections = [await _Connection.to(bootstrap) for _ in range(groups * members)]
+    connections = [await Connection.to(bootstrap) for _ in range(groups * members)]
     for name in names:
         await connections[0].find(name)
     began_s = time.perf_counter()
@@ -46,7 +46,7 @@ async def _all(bootstrap: str, prefix: str, groups: int, members: int) -> float:
     return seconds
 
 
-async def _member(connection: _Connection, group: str, members: int) -> None:
+async def _member(connection: Connection, group: str, members: int) -> None:
     member_id = ""
     while True:
         joined = await connection.join(group, member_id)
@@ -68,14 +68,14 @@ async def _member(connection: _Connection, group: str, members: int) -> None:
             _check(error, OK, REBALANCING)
 
 
-class _Connection:
+class Connection:
     """A connection that waits for each answer."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def to(cls, bootstrap: str) -> _Connection:
+    async def to(cls, bootstrap: str) -> Connection:
         host, _, port = bootstrap.rpartition(":")
         return cls(*await asyncio.open_connection(host, int(port)))
 

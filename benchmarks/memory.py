@@ -140,8 +140,8 @@ def peaks(operation: Operation, directory: Path) -> Peaks:
 
 def _look(driver: int) -> Peaks:
     python = _program(driver)
-    workers = (_own_bytes(pid) for pid in _descendants(driver) if _program(pid) == python)
-    return Peaks(_own_bytes(driver), max(workers, default=0))
+    workers = (own_bytes(pid) for pid in _descendants(driver) if _program(pid) == python)
+    return Peaks(own_bytes(driver), max(workers, default=0))
 
 
 def _descendants(pid: int) -> Iterator[int]:
@@ -159,7 +159,8 @@ def _program(pid: int) -> Path | None:
         return None
 
 
-def _own_bytes(pid: int) -> int:
+def own_bytes(pid: int) -> int:
+    """The memory of a process, without files that it has mapped."""
     fields = dict(line.split(":", 1) for line in _read(f"/proc/{pid}/status").splitlines() if ":" in line)
     return sum(int(fields.get(name, "0 kB").split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
 

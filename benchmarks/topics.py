@@ -20,7 +20,7 @@ def make(directory: Path, topic: str, partitions: int = TASKS) -> None:
 
 def write(spark: SparkSession, directory: Path, topic: str, count: int) -> None:
     """Write ``count`` rows in one transaction, by four tasks."""
-    commitlog_sink(topic=topic, log_dir=str(directory), txnAppId=topic)(_rows(spark, count), 0)
+    commitlog_sink(topic=topic, log_dir=str(directory), txnAppId=topic)(rows(spark, count), 0)
 
 
 def read(spark: SparkSession, directory: Path, topic: str) -> None:
@@ -29,9 +29,9 @@ def read(spark: SparkSession, directory: Path, topic: str) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _rows(spark: SparkSession, count: int) -> DataFrame:
+def rows(spark: SparkSession, count: int, tasks: int = TASKS) -> DataFrame:
     number = F.col("id").cast("string")
-    return spark.range(0, count, 1, TASKS).select(
+    return spark.range(0, count, 1, tasks).select(
         F.lpad(number, KEY_BYTES, "0").cast("binary").alias("key"),
         F.rpad(number, VALUE_BYTES, ".").cast("binary").alias("value"),
     )
