@@ -138,12 +138,14 @@ def test_a_request_may_decompress_to_no_more_than_is_set(tmp_path: Path) -> None
     with producing(tmp_path, LAZY, commitlog_produce_max_decompressed_bytes=3000) as (gateway, client):
         create_topic(client, "u", 3, **LAZY)
         data = [{"index": index, "records": batch(bytes(2000), codec=Codec.LZ4).tobytes()} for index in range(3)]
-        for used in (1, 3):
+
+        def errors(used: int) -> list[int]:
             fields = {"acks": -1, "timeout": 1000, "topic_data": [{"name": "u", "partition_data": data[:used]}]}
-            answers = [client.ask(PRODUCE, VERSION, **fields).responses[0].partition_responses for _ in range(4)]
-            errors = [[int(each.error_code) for each in answer] for answer in answers]
-            assert errors == [[0, 0, LIST_TOO_LARGE][:used]] * 4
-        assert together(gateway) > 0
+            answer = client.ask(PRODUCE, VERSION, **fields).responses[0].partition_responses
+            return [int(each.error_code) for each in answer]
+
+        soon(lambda: errors(1) == [0] and together(gateway) > 0)  # others while the appender still has the partition
+        assert [errors(3) for _ in range(4)] == [[0, 0, LIST_TOO_LARGE]] * 4
 
 
 def test_a_turn_decompresses_to_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,8 +392,7 @@ def test_a_full_table_makes_place_for_others(tmp_path: Path, monkeypatch: pytest
             client.topic = name
             assert [client.produce() for _ in range(5)] == [(0, number) for number in range(5)]
         before = together(gateway)
-        assert client.produce() == (0, 5)
-        assert together(gateway) == before + 1
+        soon(lambda: client.produce()[0] == 0 and together(gateway) > before)
 
 
 def test_nothing_is_served_together_where_that_is_off(tmp_path: Path) -> None:
