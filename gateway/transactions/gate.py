@@ -12,6 +12,7 @@ from ...protocol.bodies import ErrorCode
 from ...protocol.errors import RequestError
 from ...storage import (
     PREPARED,
+    LogStoreError,
     Producer,
     TopicPartition,
     TransactionLogValue,
@@ -65,10 +66,20 @@ class Gate:
         partition.
         """
         found = self._shown.get(transactional_id)
-        if found is not None or (value := self._newest(transactional_id)) is None:
+        if found is not None or (value := self._read(transactional_id)) is None:
             return found
         read = _shown(value)
         return read._replace(partitions=None) if self._homes.has(transactional_id) else read
+
+    def _read(self, transactional_id: str) -> TransactionLogValue | None:
+        """Returns the newest state in the log. If it cannot be read, only batches with this id are refused."""
+        try:
+            return self._newest(transactional_id)
+        except (LogStoreError, OSError) as error:
+            raise RequestError(
+                ErrorCode.not_enough_replicas,
+                f"the state of transactional id {transactional_id!r} cannot be read; try again: {error}",
+            ) from error
 
     def lets(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> bool:
         """Whether :meth:`check` is known to pass, without reading the log."""

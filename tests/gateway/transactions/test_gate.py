@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from pyspark_commitlog.gateway.cluster.homes import Homes
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
 from pyspark_commitlog.gateway.transactions.gate import Gate
 from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.protocol.errors import RequestError
-from pyspark_commitlog.storage import Producer, TopicPartition, TransactionLogValue, TransactionState
+from pyspark_commitlog.storage import (
+    AppendInfo,
+    LogManager,
+    Producer,
+    TopicPartition,
+    TransactionLogValue,
+    TransactionState,
+    UnknownTopicOrPartitionError,
+    check_batch,
+)
 from pyspark_commitlog.storage.format.internal.internal_topics import TopicPartitions
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs import building
 
 ID, PARTITION = "app", TopicPartition("t", 0)
+
+
+@pytest.fixture
+def log(disk: MemoryFileSystem) -> Iterator[FilePartition]:
+    """The partition."""
+    with LogManager.open("/logs", clock=disk.clock, filesystem=disk) as manager:
+        yield FilePartition(*PARTITION, manager.open_log(*PARTITION))
 
 
 @pytest.mark.parametrize(
@@ -30,6 +52,23 @@ def test_an_id_that_was_given_back_is_checked_by_its_state_in_the_log(
     with pytest.raises(RequestError) as raised:
         Gate(newest=lambda _: value).check(ID, Producer(5, 0), PARTITION)
     assert raised.value.code is code
+
+
+@pytest.mark.parametrize("error", [UnknownTopicOrPartitionError("the partition is lost"), OSError(5, "EIO")])
+def test_a_state_that_cannot_be_read_refuses_batches_with_that_id_alone(error: Exception, log: FilePartition) -> None:
+    def newest(_: str) -> TransactionLogValue:
+        raise error
+
+    gate = Gate(homes=Homes(leads=lambda _: False), newest=newest)
+    batches = [
+        building.batch(b"a"),
+        building.batch(b"b", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
+    ]
+    checked = [check_batch(each.tobytes(), log.config) for each in batches]
+    plain, transactional = log.append(checked, [None, lambda: gate.check(ID, Producer(5, 0), PARTITION)])
+    assert isinstance(plain, AppendInfo)
+    assert isinstance(transactional, RequestError)
+    assert transactional.code is ErrorCode.not_enough_replicas
 
 
 OTHER = TopicPartition("t", 1)
