@@ -103,11 +103,18 @@ class HeldIds:
                     self.use(transactional_id, waiter.then, waiter.refuse, create=True)
                 else:
                     waiter.refuse(ErrorCode.invalid_producer_id_mapping)
-            return
-        held = HeldId(transactional_id, opened.lock, opened.value, opened.coordinator_epoch, self.clock.now_ms())
+        elif self.homes.has(transactional_id):
+            self._use_opened(HeldId(transactional_id, *opened, used_ms=self.clock.now_ms()), waiters)
+        else:  # it moved in the meantime, and its new coordinator needs the lock
+            if opened.lock is not None:
+                self._release(transactional_id, opened.lock)
+            for waiter in waiters:
+                waiter.refuse(ErrorCode.not_coordinator)
+
+    def _use_opened(self, held: HeldId, waiters: Collection[_Waiter]) -> None:
         if held.lock is not None:
-            self._held[transactional_id] = held
-            self.gate.show(transactional_id, held.value)
+            self._held[held.id] = held
+            self.gate.show(held.id, held.value)
             self.on_opened(held)
         for waiter in waiters:
             waiter.then(held)
@@ -184,7 +191,10 @@ class HeldIds:
         del self._held[held.id]
         self.gate.show(held.id, None)
         lock, held.lock = held.lock, None
-        self.store.ask(lambda states: states.release(lock), lambda _: None, partial(_log_release, held.id))
+        self._release(held.id, lock)
+
+    def _release(self, transactional_id: str, lock: object) -> None:
+        self.store.ask(lambda states: states.release(lock), lambda _: None, partial(_log_release, transactional_id))
 
 
 def _log_release(transactional_id: str, error: Exception) -> None:

@@ -98,3 +98,14 @@ def test_an_id_that_moves_while_markers_are_written_is_given_back_behind_them(
     error, after = second.bench.init()
     assert (error, after) == (NONE, Producer(producer.id, producer.epoch + 1))
     assert content(manage(disk), 0) == [b"a"]
+
+
+def test_an_id_that_moves_on_while_it_is_opened_is_not_kept(nodes: tuple[Node, Node]) -> None:
+    first, second = nodes
+    producer = begun(first.bench)
+    move(first, second)
+    answers: list[ErrorCode] = []
+    second.bench.coordinator.load(APP, answers.append)
+    move(second, first)
+    assert answers == [ErrorCode.not_coordinator]
+    assert first.bench.end(producer) is NONE
