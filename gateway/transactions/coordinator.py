@@ -91,7 +91,7 @@ class TransactionCoordinator:
         """
 
         def then(held: HeldId) -> None:
-            done(ErrorCode.invalid_producer_epoch if held.lock is None else ErrorCode.none)
+            done(ErrorCode.none if held.lock is not None else held.refusal_while_locked)
 
         self._use(transactional_id, then, done)
 
@@ -198,7 +198,8 @@ class TransactionCoordinator:
 
         def loaded(error: ErrorCode) -> None:
             if error:
-                done(error, None)
+                is_new = error is ErrorCode.not_enough_replicas  # clients know it from Produce only
+                done(ErrorCode.coordinator_not_available if is_new else error, None)
                 return
             self._ids.store.ask(
                 lambda states: states.offsets_partition(group),

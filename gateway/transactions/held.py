@@ -45,6 +45,18 @@ class HeldId:
         """Whether the newest state is one of ``states``."""
         return self.value is not None and self.value.transaction_status in states
 
+    @property
+    def refusal_while_locked(self) -> ErrorCode:
+        """The error for batches while another process has the lock.
+
+        A client's transaction is still open: its batches are sent again, because the process is an earlier coordinator,
+        or retention, and releases the lock soon.
+        """
+        producer = self.producer
+        is_of_client = producer is not None and not is_of_driver(producer.id)
+        is_open = is_of_client and self.is_in(frozenset({TransactionState.ONGOING}))
+        return ErrorCode.not_enough_replicas if is_open else ErrorCode.invalid_producer_epoch
+
     def check_producer(self, producer: Producer) -> ErrorCode:
         """Returns the error for a producer's request that must be refused, else ``ErrorCode.none``."""
         if self.value is None or self.value.producer_id != producer.id or is_of_driver(producer.id):

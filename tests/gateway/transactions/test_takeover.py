@@ -109,3 +109,28 @@ def test_an_id_that_moves_on_while_it_is_opened_is_not_kept(nodes: tuple[Node, N
     move(second, first)
     assert answers == [ErrorCode.not_coordinator]
     assert first.bench.end(producer) is NONE
+
+
+def test_batches_are_sent_again_while_the_earlier_coordinator_still_has_an_id(nodes: tuple[Node, Node]) -> None:
+    first, second = nodes
+    begun(first.bench)
+    first.leads, second.leads = False, True
+    assert loaded(second.bench) is ErrorCode.not_enough_replicas
+    assert found_group(second.bench) is ErrorCode.coordinator_not_available
+    move(first, second)
+    assert loaded(second.bench) is NONE
+    assert found_group(second.bench) is NONE
+
+
+def loaded(bench: Bench) -> ErrorCode:
+    answers: list[ErrorCode] = []
+    bench.coordinator.load(APP, answers.append)
+    bench.serve()
+    return answers[0]
+
+
+def found_group(bench: Bench) -> ErrorCode:
+    answers: list[ErrorCode] = []
+    bench.coordinator.find_group(APP, "group", lambda error, _: answers.append(error))
+    bench.serve()
+    return answers[0]
