@@ -56,7 +56,9 @@ class FilePartition(FileReading[Log]):
         with self._lock:
             self._check_here()
             with self._log.exclusively():
-                return self._check_and_append(batches, checks)
+                results = self._check_and_append(batches, checks)
+            self._has_others |= self.is_unsynced  # read here, while all of the batches may have been refused
+            return results
 
     def do_at_once(
         self,

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import RequestError
 from pyspark_commitlog.storage import AppendInfo, Isolation, Log, OffsetOutOfRangeError, check_batch
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs import building
@@ -93,6 +95,24 @@ def test_what_another_log_appended_is_shown_once_it_is_synced_here() -> None:
     led.sync()
     assert (led.high_watermark, led.is_behind) == (1, False)
     assert opened(after_power_cut(disk)).high_watermark == 1
+
+
+def test_what_another_log_appended_is_shown_though_the_append_that_read_it_was_refused() -> None:
+    disk = MemoryFileSystem()
+    led, other = opened(disk, flush_messages=1000), building.open_log(DIRECTORY, filesystem=disk)
+    other.append_records(building.records([b"by another"]), sync=False)
+
+    def refuse() -> None:
+        raise RequestError(ErrorCode.invalid_txn_state)
+
+    (refusal,) = led.append([check_batch(building.batch(b"refused").tobytes(), led.config)], [refuse])
+    assert isinstance(refusal, RequestError)
+    assert not led.is_behind  # so nobody reads it again
+    assert led.waits_for_sync
+    led.sync()
+    assert (led.high_watermark, opened(after_power_cut(disk)).high_watermark) == (1, 1)
+    append(led, b"mine")
+    assert not led.waits_for_sync
 
 
 def test_what_a_change_appends_after_a_sync_in_between_is_synced_too() -> None:
