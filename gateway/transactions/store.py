@@ -322,7 +322,11 @@ class TransactionStore(Store[States, Write]):
         """Syncs, in the thread of the disk, the states that one or more turns have written."""
         with self._guard:
             groups, self._unsynced = self._unsynced, []
-        failures = self._disk.opened.sync([log for each in groups for log in each.to_sync])
+        logs = [log for each in groups for log in each.to_sync]
+        try:
+            failures = self._disk.opened.sync(logs)
+        except Exception as error:  # such as no room for a thread: without an answer, the ids would be busy for ever
+            failures = dict.fromkeys(logs, StorageError(f"states could not be synced: {error}"))
         self._home.run(partial(self._answer_after, groups, failures))
 
     def _answer_after(self, groups: Sequence[_Unsynced], failures: Mapping[Log, StorageError]) -> None:

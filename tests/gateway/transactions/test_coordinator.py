@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyspark_commitlog.gateway.transactions.store import StoredStates
 from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import Producer, TransactionCoordinator, TransactionStates, delete_topic, empty_state
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail
@@ -59,6 +60,25 @@ def test_a_decision_that_could_not_be_synced_is_read_again(
     assert bench.end(producer) is NONE
     assert content(manage(disk), 0) == content(manage(disk), 1) == [b"a"]
     assert bench.transaction(producer, b"b") == [NONE] * 5
+
+
+def test_a_decision_whose_sync_found_no_room_for_a_thread_is_read_again(
+    bench: Bench, producer: Producer, disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(bench, producer)
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as failing_sync:
+        failing_sync.setattr(StoredStates, "sync", no_thread)
+        answers: list[ErrorCode] = []
+        bench.coordinator.end(APP, producer, answers.append, commit=True)
+        bench.serve()
+    assert answers == [ErrorCode.coordinator_not_available]
+    assert bench.end(producer) in (NONE, ErrorCode.concurrent_transactions)
+    assert bench.end(producer) is NONE
+    assert content(manage(disk), 0) == content(manage(disk), 1) == [b"a"]
 
 
 def test_partitions_that_could_not_be_stored_are_not_added(
