@@ -185,9 +185,15 @@ class LogLoader(LogViewer):
                 yield segment
 
     def _is_synced(self, active: LogSegment) -> bool:
-        """Whether the whole active segment is below the recovery point, and sound up to the end of its file."""
-        is_below = active.has_sound_indexes() and active.next_offset() <= self.recovery_point
-        return is_below and active.size >= active.file_size
+        """Whether the whole active segment is below the recovery point, and sound up to the end of its file.
+
+        A time index with entries above that end is not sound: a power cut kept them, but not the batches.
+        """
+        if not active.has_sound_indexes():
+            return False
+        end = active.next_offset()
+        is_timed_to_end = not len(active.time_index) or active.time_index.last_entry.offset < end
+        return end <= self.recovery_point and is_timed_to_end and active.size >= active.file_size
 
     def _drop_behind(self, segment: LogSegment, segments: LogSegments, recovery: Recovery) -> bool:
         """Remove the segments after ``segment``: it will be cut, so the records before theirs would be missing.

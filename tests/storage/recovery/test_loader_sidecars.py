@@ -7,11 +7,12 @@ import shutil
 from itertools import combinations, product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, MissingSegmentError
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, encode_aborted
+from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, encode_aborted, encode_time_entries
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
@@ -126,6 +127,18 @@ def test_an_entry_of_the_transaction_index_whose_marker_a_crash_took_is_dropped(
     with open_log(directory):
         pass
     assert index.read_bytes() == b""
+
+
+def test_time_entries_of_batches_that_a_power_cut_took_are_dropped(directory: Path) -> None:
+    last = segments(directory)[-1]
+    index, base = last.with_suffix(file_names.TIME_INDEX), int(last.stem)
+    lost = encode_time_entries(base, np.array([NOW_MS + 5]), np.array([25]))
+    index.write_bytes(index.read_bytes() + lost)
+    with open_log(directory) as log:
+        assert log.segments.active.largest == (NOW_MS, base)
+        for n in range(20, 26):
+            log.append_records(records([b"%d" % n], timestamps=NOW_MS + n))
+        assert rows(log) == [*ALL, *((n, b"%d" % n) for n in range(20, 26))]
 
 
 def test_a_gap_between_segments_is_reported_on_opening_and_refused_on_reading(
