@@ -81,10 +81,15 @@ class LogEnd:
         return AppendInfo(batch.base_offset, batch.last_offset, batch.max_timestamp, NO_TIMESTAMP, size)
 
     def _index_aborted(self, update: ProducerUpdate) -> None:
-        """Indexes aborted transactions, before their markers are written: these alone would show aborted records."""
+        """Indexes aborted transactions, before their markers are written: these alone would show aborted records.
+
+        First removes what a process that was killed has indexed without writing the marker.
+        """
         for transaction in update.completed:
             if transaction.aborted:
-                self._view.segments.active.txn_index.append(transaction.index_entry)
+                index = self._view.segments.active.txn_index
+                index.truncate_to(transaction.last_offset)
+                index.append(transaction.index_entry)
 
     def note_appended(self, update: ProducerUpdate) -> None:
         """Updates the producers and the log end after an append to the active segment."""

@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
@@ -25,7 +26,7 @@ from pyspark_commitlog.storage.segment.walk import WINDOW_BYTES
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.logs.building import NOW_MS, append, end_transaction, open_log, records, rows
+from tests.support.logs.building import NOW_MS, append, end_transaction, open_log, records, rows, write_transactional
 
 FIRST_LOG = "00000000000000000000.log"
 
@@ -75,6 +76,18 @@ def test_two_writers_of_one_log_take_turns(tmp_path: Path) -> None:
     assert rows(first) == expected
     assert rows(LogReader.open(str(tmp_path), clock=ManualClock(NOW_MS))) == expected
     assert len(first.segments) > 3
+
+
+def test_an_abort_that_another_process_only_indexed_before_it_was_killed_hinders_nobody(tmp_path: Path) -> None:
+    killed, log = open_log(tmp_path), open_log(tmp_path)
+    for producer_id in (1, 2):
+        write_transactional(killed, producer_id, 0, b"aborted")
+    index = killed.segments.active.txn_index
+    index.append(AbortedTxn(1, 0, 2, 1))  # its marker would follow
+    for producer_id in (2, 1):
+        end_transaction(log, producer_id, commit=False)
+    assert log.segments.active.txn_index.entries == [AbortedTxn(2, 1, 2, 0), AbortedTxn(1, 0, 3, 4)]
+    assert rows(log, Isolation.READ_COMMITTED) == []
 
 
 def test_a_read_in_the_middle_of_a_batch_begins_there(tmp_path: Path) -> None:
