@@ -103,15 +103,14 @@ def recover(segment: LogSegment, state: LogState, synced_offset: int = 0) -> Rec
     """Find where the valid batches of a segment end, and rebuild its indexes and ``state`` from them.
 
     Sets ``segment.size`` to the end of the valid batches; :func:`cut` removes the rest. Batches below
-    ``synced_offset`` were synced and acknowledged, so damage among them raises an error. If the process is killed, the
-    indexes on disk are incomplete.
+    ``synced_offset`` were synced and acknowledged, so damage among them raises an error. After a crash before the end
+    of :func:`cut`, the ``.index`` is missing: the next opening recovers the segment again.
 
     Raises CorruptRecordError for damage below ``synced_offset``, UnsupportedMagicError for a complete batch of a newer
     format wherever it is, and SegmentOffsetOverflowError for offsets too far from the segment's base offset.
     """
     file_size = segment.file_size
-    segment.reset_indexes()
-    segment.txn_index.reset()
+    segment.begin_rebuild()
     next_offset, error = segment.base_offset, None
     windows = one_ahead(segment.walk(0, file_size, CHECKED_BYTES))  # reading takes twice as long as checking
     try:
@@ -144,6 +143,7 @@ def cut(segment: LogSegment) -> None:
     segment.truncate_file(segment.size)
     segment.add_closing_time_entry()
     segment.trim()
+    segment.end_rebuild()
 
 
 def records_lost(segment: LogSegment, next_offset: int, synced_offset: int) -> CorruptRecordError:

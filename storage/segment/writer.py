@@ -330,11 +330,23 @@ class LogSegment(SegmentReader):
         self.position_before(self.offset_index.last_offset)
         return not self._is_index_distrusted
 
-    def reset_indexes(self) -> None:
-        """Empty ``.index`` and ``.timeindex``, and forget everything read from the ``.log``."""
-        self.offset_index.reset()
-        self.time_index.reset()
+    def begin_rebuild(self) -> None:
+        """Empty all indexes, and forget everything read from the ``.log``.
+
+        Up to :meth:`end_rebuild`, the ``.index`` has the suffix ``.unfinished``: after a crash before that, the next
+        opening finds no ``.index``, and rebuilds the indexes again.
+        """
+        self.offset_index.rename_to(self.path(file_names.INDEX) + file_names.UNFINISHED)
+        self.context.filesystem.sync_directory(self.context.directory)
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.reset()
         self.forget()
+
+    def end_rebuild(self) -> None:
+        """Sync the indexes, which are complete, and give the ``.index`` its name; does not sync the directory."""
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.sync()
+        self.offset_index.rename_to(self.path(file_names.INDEX))
 
     def forget(self) -> None:
         """Forget everything read from the ``.log``: the next counted batch becomes its first one."""

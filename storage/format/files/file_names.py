@@ -39,7 +39,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 TMP = ".tmp"
-UNFINISHED = ".unfinished"  # ends the name of a directory that is being filled, as by a copy
+UNFINISHED = ".unfinished"  # of a directory that is being filled, as by a copy, or an index that is being rebuilt
 
 # In a log directory.
 LOCK_FILE = ".lock"

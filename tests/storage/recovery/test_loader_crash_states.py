@@ -15,6 +15,8 @@ import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.filesystem.operations import read_file
+from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.writing.log import Log
@@ -228,6 +230,35 @@ def check_recovery_can_be_interrupted(effort: Effort) -> None:
 
 def test_the_power_may_fail_again_while_a_log_recovers() -> None:
     check_recovery_can_be_interrupted(QUICK)
+
+
+def index_files(disk: MemoryFileSystem) -> dict[str, bytes]:
+    """The entries of the indexes of closed segments, without those of segments that have none."""
+    suffixes = (file_names.INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX)
+    names = [name for name in disk.list("/logs/t-0") if name.endswith(suffixes)]
+    return {name: data for name in names if (data := read_file(disk, f"/logs/t-0/{name}", 1000).rstrip(b"\0"))}
+
+
+def check_rebuild_can_be_interrupted(effort: Effort) -> None:
+    def some_transactions(story: Story) -> None:
+        for n in range(4):
+            write_transactional(story.log, 1, n, b"aborted")
+            end_transaction(story.log, 1, commit=False)
+        story.log.roll()
+        story.manager.close()
+
+    whole, story = fresh_disk(some_transactions, SMALL)
+    lost = sorted(name for name in whole.list("/logs/t-0") if name.endswith(file_names.INDEX))[0]
+    start, right = whole.copy(), index_files(whole)
+    start.remove(f"/logs/t-0/{lost}")
+    start.sync_directory("/logs/t-0")
+    for where, left in effort.cut(lambda disk: Story(disk, {}).open().log, start):
+        Story(left, story.settings).open().manager.open_log("t", 0).close()
+        assert index_files(left) == right, where
+
+
+def test_a_rebuild_of_indexes_that_is_interrupted_is_made_again() -> None:
+    check_rebuild_can_be_interrupted(Effort(with_kills=True))
 
 
 def check_retries(settings: dict[str, str], effort: Effort) -> None:
