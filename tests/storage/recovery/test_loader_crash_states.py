@@ -17,6 +17,7 @@ from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptRecordError
 from pyspark_commitlog.storage.filesystem.operations import read_file
 from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.writing.log import Log
@@ -259,6 +260,16 @@ def check_rebuild_can_be_interrupted(effort: Effort) -> None:
 
 def test_a_rebuild_of_indexes_that_is_interrupted_is_made_again() -> None:
     check_rebuild_can_be_interrupted(Effort(with_kills=True))
+
+
+@pytest.mark.parametrize("end", [Log.checkpoint, Log.close, Log.roll], ids=["checkpoint", "closing", "roll"])
+def test_the_index_of_aborted_transactions_is_on_disk_below_the_recovery_point(end: Callable[[Log], None]) -> None:
+    disk, story = fresh_disk(nothing, {})
+    write_transactional(story.log, 1, 0, b"aborted")
+    end_transaction(story.log, 1, commit=False)
+    end(story.log)
+    left = Story(disk.crash(0, unsynced="lost"), {}).open().log
+    assert left.segments.first.txn_index.entries == [AbortedTxn(1, 0, 1, 2)]
 
 
 def check_retries(settings: dict[str, str], effort: Effort) -> None:
