@@ -74,6 +74,7 @@ class CommitLog:
         self._moving = RLock()  # held for moments only, within ``_lock``: readers do not wait for the store
         self._watchers: list[Callable[[], None]] = []
         self.is_replaced = False  # whether the store was found to have another log, or an older copy
+        self._is_saving = False  # whether a checkpoint is being written
         self._state = load_state(self.patient_store, log_id)
 
     @property
@@ -256,29 +257,39 @@ class CommitLog:
             return error
 
     def _write_checkpoint(self) -> None:
-        """Writes a checkpoint after every 100th commit. A failure only makes the next opening of the log slower."""
+        """Writes a checkpoint after every 100th commit. A failure only makes the next opening of the log slower.
+
+        While one is being written, the next ones are left out: each has a copy of the state, and a slow store would
+        fill the memory with them.
+        """
         number = self._state.number
         if number % EVERY:
             return
         with self._moving:
             self._state.forget_unnamed()
+            if self._is_saving:
+                return
             state = self._state.copy()  # encoding takes much longer, and must not keep other commits waiting
-
-        def write() -> None:
-            try:
-                self.store.put_new(checkpoint_key(number), encode_checkpoint(state))
-            except ObjectStoreError as error:
-                if not isinstance(error, ObjectExistsError):
-                    logger.warning("no checkpoint of commit %s was written: %s", number, error)
-            try:
-                self.store.put(NEWEST, json.dumps({"n": number}).encode())
-            except ObjectStoreError as error:
-                logger.warning("the hint to checkpoint %s was not written: %s", number, error)
-
+        self._is_saving = True
         try:
-            self._background(write)
+            self._background(lambda: self._save(state))
         except RuntimeError as error:  # there are too many threads; the commit is done
+            self._is_saving = False
             logger.warning("no checkpoint of commit %s was written: %s", number, error)
+
+    def _save(self, state: State) -> None:
+        number = state.number
+        try:
+            self.store.put_new(checkpoint_key(number), encode_checkpoint(state))
+        except ObjectStoreError as error:
+            if not isinstance(error, ObjectExistsError):
+                logger.warning("no checkpoint of commit %s was written: %s", number, error)
+        finally:
+            self._is_saving = False
+        try:
+            self.store.put(NEWEST, json.dumps({"n": number}).encode())
+        except ObjectStoreError as error:
+            logger.warning("the hint to checkpoint %s was not written: %s", number, error)
 
     def _attempts(self) -> Attempts:
         return Attempts(self._patience, self._clock, self._random)

@@ -334,6 +334,20 @@ def test_a_checkpoint_is_encoded_beside_later_commits_and_has_nothing_of_them(st
     assert store.objects[checkpoint_key(100)] == wanted
 
 
+def test_a_slow_store_has_one_checkpoint_in_memory_and_gets_a_later_one(store: MemoryStore) -> None:
+    waiting: list[Callable[[], None]] = []
+    log = CommitLog(store, commit_log(store).state.log_id, background=waiting.append)
+    for write in range(2, 302):
+        log.commit(add(write))
+    (only,) = waiting
+    only()
+    for write in range(302, 402):
+        log.commit(add(write))
+    waiting[1]()
+    assert {checkpoint_key(number) in store.objects for number in (100, 400)} == {True}
+    assert commit_log(store, 1).state.number == 401
+
+
 def test_a_checkpoint_that_fails_fails_no_commit(store: MemoryStore) -> None:
     class NoCheckpoints(FaultyStore):
         def put_new(self, key: str, data: bytes) -> None:
