@@ -143,7 +143,8 @@ def scratch_log(
         directory = file_names.join(root, str(place))
         fill(place, runs, directory, filesystem)
         _put_producers(place, runs[0][0].base, directory, filesystem)
-        marks = KeptInMemory(0, place.state.log_start, Holes.ANYWHERE)
+        start = min(place.state.log_start, runs[-1][-1].end)  # retention may have passed the parts in the meantime
+        marks = KeptInMemory(0, start, Holes.ANYWHERE)
         with Log.open(directory, config, clock=clock, filesystem=filesystem, checkpoints=marks) as log:
             yield log
 

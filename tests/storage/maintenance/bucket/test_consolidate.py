@@ -16,6 +16,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import Segment
 from pyspark_commitlog.storage.bucket.commits.state import Slice
 from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.bucket.topics import delete_topic
+from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import StorageError, UnknownTopicOrPartitionError
@@ -110,6 +111,16 @@ def test_another_run_is_faster() -> None:
     assert (len(done.segments), done.others) == (0, 2)
     log.catch_up()
     assert read_rows(log) == before
+
+
+def test_retention_is_faster() -> None:
+    store = MemoryStore()
+    log = filled(store)
+    place = place_of(log)
+    commit_log(store, 1).commit(lambda state: raise_log_start(state, place.topic.topic_id, 0, 20))
+    done = consolidate(place, SMALL, ManualClock(), NOW_MS)  # two segments: the first one's commit finds it out
+    assert (len(done.segments), done.others) == (0, 2)
+    assert [(part.base, part.end) for part in place.parts] == [(18, 21)]
 
 
 def test_a_topic_that_is_deleted_during_the_run_is_said_to_be_gone() -> None:
