@@ -58,7 +58,8 @@ class Place:
 
     @property
     def parts(self) -> list[Part]:
-        return parts_of(self.log.state, self.topic.topic_id, self.partition)
+        with self.log.reading() as state:  # other threads of this process may commit
+            return parts_of(state, self.topic.topic_id, self.partition)
 
     @property
     def decided(self) -> list[Part]:

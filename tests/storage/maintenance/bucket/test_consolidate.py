@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
@@ -13,7 +14,7 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.bucket.collecting import CollectLimits, collect
 from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.commits.commit import Segment
-from pyspark_commitlog.storage.bucket.commits.state import Slice
+from pyspark_commitlog.storage.bucket.commits.state import Slice, State
 from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.bucket.topics import delete_topic
 from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
@@ -111,6 +112,20 @@ def test_another_run_is_faster() -> None:
     assert (len(done.segments), done.others) == (0, 2)
     log.catch_up()
     assert read_rows(log) == before
+
+
+def test_parts_are_of_one_moment_though_other_threads_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(MemoryStore(), 2)
+    place, slices, moved = place_of(log), State.slices, list[bool]()
+
+    def moving(state: State, *which: int) -> list[Slice]:
+        with ThreadPoolExecutor(1) as another:
+            moved.append(another.submit(log._moving.acquire, blocking=False).result())
+        return slices(state, *which)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(State, "slices", moving)
+    assert len(place.parts) == 2
+    assert moved == [False]
 
 
 def test_retention_is_faster() -> None:
