@@ -105,7 +105,13 @@ class _Copy:
         self._log, self._topic, self._name, self._partition, self._limit = target, topic, name, partition, limit
 
     def run(self, reader: LogReader, end: int) -> CopiedPartition:
-        pieces, start = pieces_of(reader, self._limit, end), reader.log_start_offset
+        start = reader.log_start_offset
+        if end < start:
+            raise StorageError(
+                f"{self._place}: the source has an open transaction that began below its log start offset {start}: "
+                "run the copy again when the transaction has ended"
+            )
+        pieces = pieces_of(reader, self._limit, end)
         self._make_room([piece.base for piece in pieces], end)
         self._log.commit(lambda state: raise_log_start(state, self._topic, self._partition, start))
         for piece in pieces:

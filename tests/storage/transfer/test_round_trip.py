@@ -11,6 +11,7 @@ from pyspark_commitlog.storage.bucket.commit_log import CommitLog
 from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.topics import create_topic
+from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.protected_topics import is_protected
 from pyspark_commitlog.storage.errors import CorruptionError, StorageError, TopicExistsError
@@ -307,3 +308,17 @@ def test_what_a_client_has_open_on_an_object_store_is_not_copied(
             assert [row[0] for row in broker_dirs.rows(back, Isolation.READ_UNCOMMITTED)] == [1]
         list(copy_to_bucket(bucket, copy))
         assert (copy.state.partitions[copy.state.topic_ids["t"], 0].end, copy.state.open) == (2, {})
+
+
+def test_a_copy_to_an_object_store_never_ends_below_the_log_start(log: CommitLog, store: MemoryStore) -> None:
+    id_ = make_topic(log, "t")
+    client, copy = Client(log), commit_log(MemoryStore())
+    client.append(b"open", b"too")
+    write(log, "t", {0: [records([b"decided"])]})
+    log.commit(lambda state: raise_log_start(state, id_, 0, 2))
+    with shown(store) as bucket, pytest.raises(StorageError, match="began below its log start offset 2"):
+        list(copy_to_bucket(bucket, copy))
+    client.end(commit=True)
+    with shown(store) as bucket:
+        (copied,) = copy_to_bucket(bucket, copy)
+    assert copied[:4] == ("t", 0, 2, 3)
