@@ -93,13 +93,16 @@ def retain_partition(
     written.
     """
     options = readers.hold(retention_options(partition, run.check_interval_ms, policy), partition)
-    return outcome_of(partition, lambda: _retain(run, partition, _with_tier(run, partition, options, known)))
+    return outcome_of(partition, lambda: _retain(run, partition, lambda: _with_tier(run, partition, options, known)))
 
 
 def _with_tier(
     run: MaintenanceRun, partition: Partition, options: RetentionOptions, known: KnownSegments
 ) -> RetentionOptions:
-    """Returns ``options`` with the offset below which a tier has all records, for a topic with tiered storage."""
+    """Returns ``options`` with the offset below which a tier has all records, for a topic with tiered storage.
+
+    Only the holder of the maintenance lock may rely on it: an erasure lets the tier delete its copies.
+    """
     if not partition.config.remote_storage_enable or run.bucket is not None:
         return options
     with run.manager() as manager:
@@ -144,9 +147,9 @@ def _missing(partition: Partition) -> Iterator[str]:
         )
 
 
-def _retain(run: MaintenanceRun, partition: Partition, options: RetentionOptions) -> Report:
+def _retain(run: MaintenanceRun, partition: Partition, options: Callable[[], RetentionOptions]) -> Report:
     with partition.open_reader(run) as reader:
-        report = preview_retention(reader, options, as_of_ms=run.as_of_ms)
+        report = preview_retention(reader, options(), as_of_ms=run.as_of_ms)
     if run.dry_run:
         return Retained(partition, report)
     if not report.plan.removed and not report.files_removed:
@@ -159,7 +162,7 @@ def _retain(run: MaintenanceRun, partition: Partition, options: RetentionOptions
         )
 
 
-def _retain_log(run: MaintenanceRun, log: Log, options: RetentionOptions) -> RetentionReport:
+def _retain_log(run: MaintenanceRun, log: Log, options: Callable[[], RetentionOptions]) -> RetentionReport:
     return retain(log, options, as_of_ms=run.as_of_ms, holder=run.holder)
 
 

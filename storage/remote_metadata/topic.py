@@ -9,8 +9,17 @@ from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from ..format.tables import Records
 from ..tiers.known_segments import KnownSegments
-from ..tiers.metadata_records import PARTITIONS, RemoteRecord, SegmentMetadata, SegmentState, TopicIdPartition
+from ..tiers.metadata_records import (
+    PARTITIONS,
+    RemoteRecord,
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+)
 
+BROKER_ID = 0  # the id in the records: this engine is not a broker
+UPDATES_MAX = 1000  # per batch, which a topic's max.message.bytes limits
 CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}  # as brokers create it
 
 
@@ -49,6 +58,17 @@ class MetadataTopic:
         log = self._manager.open_log(REMOTE_LOG_METADATA_TOPIC, number)
         values: list[bytes | None] = [each.encode() for each in records]
         log.append_records(Records.to_append([None] * len(values), values, self._manager.clock.now_ms()))
+
+    def note(self, segments: Iterable[SegmentMetadata], state: SegmentState) -> None:
+        """Adds a new state of segments of one partition, of the last ones first; durable on return.
+
+        Killed in between, the segments without the new state are the first ones.
+        """
+        now_ms = self._manager.clock.now_ms()
+        last_first = sorted(segments, key=lambda each: each.start_offset, reverse=True)
+        updates = [SegmentUpdate(each.partition, each.segment_id, BROKER_ID, now_ms, state) for each in last_first]
+        for at in range(0, len(updates), UPDATES_MAX):
+            self.append(updates[at : at + UPDATES_MAX])
 
 
 def copied_below(segments: Iterable[SegmentMetadata], start: int) -> int:

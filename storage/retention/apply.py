@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from itertools import pairwise
 
 from ..clock import instant
@@ -36,12 +37,16 @@ def preview_retention(
 
 
 def retain(
-    log: Log, options: RetentionOptions | None = None, *, as_of_ms: int | None = None, holder: str = ""
+    log: Log,
+    options: RetentionOptions | Callable[[], RetentionOptions] | None = None,
+    *,
+    as_of_ms: int | None = None,
+    holder: str = "",
 ) -> RetentionReport:
     """Deletes segments that the policies release, and ``.deleted`` files whose delay has passed. Returns the report.
 
-    ``as_of_ms``: the time that the policies assume; now by default. Processes that find the partition locked show
-    ``holder`` in their errors.
+    ``options``: a function is called under the maintenance lock, for what may change until then. ``as_of_ms``: the time
+    that the policies assume; now by default. Processes that find the partition locked show ``holder`` in their errors.
 
     Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds; PolicyViolationError
     if policies other than Kafka's would delete from a topic that is only compacted; StorageError if the disk fails.
@@ -50,7 +55,7 @@ def retain(
     before = tuple(deleted_files(context))  # before taking the lock, which tidies the directory
     with log.maintaining(holder or f"retention since {instant(context.clock.now_ms())}"):
         now_ms = context.clock.now_ms() if as_of_ms is None else as_of_ms
-        decided = _decided(log, survey_log(log), now_ms, options)
+        decided = _decided(log, survey_log(log), now_ms, options() if callable(options) else options)
         for warning in decided.warnings:
             logger.warning("%s: %s", context.directory, warning)
         apply_plan(log, decided)

@@ -28,13 +28,11 @@ from ..directory.manager import LogManager
 from ..errors import PolicyViolationError
 from ..format.files import checkpoints
 from ..format.files.file_names import TopicPartition
-from ..remote_metadata.topic import MetadataTopic, copied_below
-from ..tiers.metadata_records import SegmentMetadata, SegmentState, SegmentUpdate, TopicIdPartition
+from ..remote_metadata.topic import BROKER_ID, MetadataTopic, copied_below
+from ..tiers.metadata_records import SegmentMetadata, SegmentState, TopicIdPartition
 from ..tiers.writing import delete_segment, put_segment
 from ..writing.log import Log
 from .contents import SegmentContent, contents_of
-
-BROKER_ID = 0  # the id in the records: this engine is not a broker
 
 
 class TieredPartition(NamedTuple):
@@ -121,12 +119,8 @@ class _Tiering:
         segment = content.metadata(self._place, checkpoints.encode_id(uuid4()), BROKER_ID, now_ms)
         self._metadata.append([segment])
         put_segment(self._store, self._place, segment.start_offset, segment.segment_id, content.files)
-        self._note(segment, SegmentState.COPY_SEGMENT_FINISHED)
+        self._metadata.note([segment], SegmentState.COPY_SEGMENT_FINISHED)
         return segment
-
-    def _note(self, segment: SegmentMetadata, state: SegmentState) -> None:
-        now_ms = self._manager.clock.now_ms()
-        self._metadata.append([SegmentUpdate(self._place, segment.segment_id, BROKER_ID, now_ms, state)])
 
     # Deleting
 
@@ -138,9 +132,9 @@ class _Tiering:
 
     def _delete(self, segment: SegmentMetadata) -> None:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
-            self._note(segment, SegmentState.DELETE_SEGMENT_STARTED)
+            self._metadata.note([segment], SegmentState.DELETE_SEGMENT_STARTED)
         delete_segment(self._store, self._place, segment.start_offset, segment.segment_id)
-        self._note(segment, SegmentState.DELETE_SEGMENT_FINISHED)
+        self._metadata.note([segment], SegmentState.DELETE_SEGMENT_FINISHED)
 
     def _delete_old(self) -> int:
         there = self._finished()

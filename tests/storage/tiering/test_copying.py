@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,12 @@ from pyspark_commitlog.storage import (
 from pyspark_commitlog.storage.directory.admin import delete_records
 from pyspark_commitlog.storage.errors import LogStoreError, PolicyViolationError, StorageError
 from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.maintenance import retain as retaining
 from pyspark_commitlog.storage.maintenance.partitions import retain_partitions
 from pyspark_commitlog.storage.maintenance.run import ConfigOverrides
 from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
+from pyspark_commitlog.storage.retention.apply import preview_retention
+from pyspark_commitlog.storage.retention.report import RetentionReport
 from pyspark_commitlog.storage.tiering.copying import TieredPartition, copy_to_tier
 from pyspark_commitlog.storage.tiers.address import tier_address
 from pyspark_commitlog.storage.tiers.files.filesystem import TieredFiles
@@ -84,6 +88,13 @@ class Tier:
             topic_id = manager.topic("t").topic_id or ""
             found = MetadataTopic(manager).segments(TopicIdPartition("t", topic_id, 0))
         return {name: each.state for name, each in found.items()}
+
+    def begin_deletion(self, offsets: range) -> None:
+        """The deletion of the copies that begin at these offsets begins."""
+        with manager_of(self.disk) as manager:
+            metadata = MetadataTopic(manager)
+            found = metadata.finished(TopicIdPartition("t", manager.topic("t").topic_id or "", 0))
+            metadata.note([each for each in found if each.start_offset in offsets], SegmentState.DELETE_SEGMENT_STARTED)
 
     def objects(self) -> list[str]:
         return [each.key for each in self.store.list("")]
@@ -271,3 +282,21 @@ def test_a_log_start_within_a_batch_leaves_the_batch_whole() -> None:
     files = TieredFiles(tier_address("/tier"), opened)
     with LogManager.open("", filesystem=files) as alone, alone.open_reader(*PLACE) as reader:
         assert not verify_log(reader.context).findings
+
+
+def test_local_retention_keeps_copies_whose_deletion_began_while_it_waited_for_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tier = Tier(disk_with(3, local_retention_ms="1"))
+    tier.copy()
+
+    def preview(*args: Any, **options: Any) -> RetentionReport:
+        report = preview_retention(*args, **options)
+        tier.begin_deletion(range(1, 3))
+        return report
+
+    monkeypatch.setattr(retaining, "preview_retention", preview)
+    tier.retain()
+    assert tier.local_rows() == [(n, b"%d" % n) for n in range(1, 4)]
+    assert tier.rows() == [(0, b"0")]
+    assert tier.copy() == TieredPartition("t", 0, 2, 2 * 69, 0, 0, 3)
