@@ -77,3 +77,16 @@ def copied_below(segments: Iterable[SegmentMetadata], start: int) -> int:
         if each.state is SegmentState.COPY_SEGMENT_FINISHED and each.start_offset <= start:
             start = max(start, each.end_offset + 1)
     return start
+
+
+def not_copied(segments: Iterable[SegmentMetadata], start: int, end: int) -> list[range]:
+    """Returns the offsets from ``start`` to ``end`` - 1 that the tier does not have, ascending.
+
+    They are the last ones; an erasure leaves others, since the tier loses its copies of what was replaced.
+    """
+    found = []
+    for each in sorted(segments, key=lambda each: each.start_offset):
+        if each.state is SegmentState.COPY_SEGMENT_FINISHED:
+            found.append(range(start, min(each.start_offset, end)))
+            start = max(start, each.end_offset + 1)
+    return [each for each in [*found, range(start, end)] if each]

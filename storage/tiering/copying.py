@@ -17,7 +17,7 @@ DELETE_SEGMENT_FINISHED was synced        nothing of the segment
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -28,7 +28,7 @@ from ..directory.manager import LogManager
 from ..errors import PolicyViolationError
 from ..format.files import checkpoints
 from ..format.files.file_names import TopicPartition
-from ..remote_metadata.topic import BROKER_ID, MetadataTopic, copied_below
+from ..remote_metadata.topic import BROKER_ID, MetadataTopic, copied_below, not_copied
 from ..tiers.metadata_records import SegmentMetadata, SegmentState, TopicIdPartition
 from ..tiers.writing import delete_segment, put_segment
 from ..writing.log import Log
@@ -68,10 +68,11 @@ def due_segments(manager: LogManager, partition: TopicPartition, metadata: Metad
     """Returns the segments that :func:`copy_to_tier` would copy. Changes nothing."""
     with manager.open_reader(*partition, reports_remote=False) as reader:
         start = reader.log_start_offset if reader.remote is None else reader.remote.start
-        end = copied_below(metadata.finished(_place(manager, partition)), start)
-        stable = reader.last_stable_offset
-        closed = reader.describe_segments()[:-1]
-        due = [each for each in closed if each.base_offset >= end and each.next_offset <= stable]
+        there = metadata.finished(_place(manager, partition))
+        end, stable = copied_below(there, start), reader.last_stable_offset
+        missing = not_copied(there, start, stable)
+        closed = [each for each in reader.describe_segments()[:-1] if each.next_offset <= stable]
+        due = [each for each in closed if any(each.base_offset in offsets for offsets in missing)]
     return TieredPartition(*partition, len(due), sum(each.size for each in due), 0, start, end)
 
 
@@ -87,7 +88,7 @@ class _Tiering:
     def run(self, *, copies: bool) -> TieredPartition:
         self._note_start()
         self._finish_unfinished()
-        copied = [self._copy(content) for content in self._due()] if copies else []
+        copied = self._copy_missing() if copies else []
         deleted = self._delete_old()
         there = self._finished()
         start = there[0].start_offset if there else self._log.log_start_offset
@@ -104,15 +105,24 @@ class _Tiering:
 
     # Copying
 
-    def _due(self) -> Iterator[SegmentContent]:
-        log = self._log
-        first = log.segments.first.base_offset
-        start = max(first, copied_below(self._finished(), log.log_start_offset))
-        bounds = [base for base in log.segments.base_offsets if start < base <= log.last_stable_offset]
-        if not bounds:
-            return
-        with self._manager.open_reader(*self._partition, reports_remote=False) as reader:
-            yield from contents_of(reader, start, bounds[-1])
+    def _copy_missing(self) -> list[SegmentMetadata]:
+        log, copied = self._log, list[SegmentMetadata]()
+        start = max(log.segments.first.base_offset, log.log_start_offset)
+        end = max((base for base in log.segments.base_offsets if base <= log.last_stable_offset), default=start)
+        for missing in not_copied(self._finished(), start, end):
+            joined = self._copies_after_empty(missing)
+            stop = max([missing.stop, *(each.end_offset + 1 for each in joined)])
+            with self._manager.open_reader(*self._partition, reports_remote=False) as reader:
+                copied += [self._copy(content) for content in contents_of(reader, missing.start, stop)]
+            for each in joined:
+                self._delete(each)
+        return copied
+
+    def _copies_after_empty(self, missing: range) -> list[SegmentMetadata]:
+        """Returns the copies to make again, since a tier has no segment for offsets that only empty segments have."""
+        segments = [each for each in self._log.segments.reaching(missing.start) if each.base_offset < missing.stop]
+        is_empty = not any(each.size for each in segments)
+        return [each for each in self._finished() if is_empty and each.start_offset == missing.stop]
 
     def _copy(self, content: SegmentContent) -> SegmentMetadata:
         now_ms = self._manager.clock.now_ms()
@@ -150,13 +160,15 @@ class _Tiering:
         """Returns the log start under ``retention.ms`` and ``retention.bytes``, which delete whole segments."""
         config, now_ms = self._log.context.config, self._manager.clock.now_ms()
         start = self._log_start()
-        end = copied_below(there, start)
-        size = sum(each.size for each in there) + _bytes_from(self._log, end)
+        missing = not_copied(there, start, self._log.log_end_offset)
+        size = sum(each.size for each in there) + _bytes_in(self._log, missing)
         for segment in there:
             is_old = 0 <= config.retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
             is_much = 0 <= config.retention_bytes <= size - segment.size
             if segment.end_offset >= start and not (config.delete and (is_old or is_much)):
                 break
+            if segment.start_offset > max(start, self._log.segments.first.base_offset):
+                break  # the log alone has the records before it
             size -= segment.size
             start = max(start, segment.end_offset + 1)
         return start
@@ -175,6 +187,6 @@ def _place(manager: LogManager, partition: TopicPartition) -> TopicIdPartition:
     return TopicIdPartition(partition.topic, found, partition.partition)
 
 
-def _bytes_from(log: Log, offset: int) -> int:
+def _bytes_in(log: Log, missing: Sequence[range]) -> int:
     """Returns the bytes of the local segments that the tier does not have."""
-    return sum(segment.size for segment in log.segments if segment.base_offset >= offset)
+    return sum(each.size for each in log.segments if any(each.base_offset in offsets for offsets in missing))

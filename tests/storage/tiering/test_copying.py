@@ -25,7 +25,7 @@ from pyspark_commitlog.storage.maintenance.run import ConfigOverrides
 from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
 from pyspark_commitlog.storage.retention.apply import preview_retention
 from pyspark_commitlog.storage.retention.report import RetentionReport
-from pyspark_commitlog.storage.tiering.copying import TieredPartition, copy_to_tier
+from pyspark_commitlog.storage.tiering.copying import TieredPartition, copy_to_tier, due_segments
 from pyspark_commitlog.storage.tiers.address import tier_address
 from pyspark_commitlog.storage.tiers.files.filesystem import TieredFiles
 from pyspark_commitlog.storage.tiers.metadata_records import SegmentState, TopicIdPartition
@@ -300,3 +300,18 @@ def test_local_retention_keeps_copies_whose_deletion_began_while_it_waited_for_t
     assert tier.local_rows() == [(n, b"%d" % n) for n in range(1, 4)]
     assert tier.rows() == [(0, b"0")]
     assert tier.copy() == TieredPartition("t", 0, 2, 2 * 69, 0, 0, 3)
+
+
+def test_only_the_copies_whose_deletion_began_are_made_again() -> None:
+    tier = Tier(disk_with(4, local_retention_ms="1"))
+    tier.copy()
+    before = tier.states()
+    tier.begin_deletion(range(1, 2))
+    tier.begin_deletion(range(3, 4))
+    with manager_of(tier.disk) as manager:
+        due = due_segments(manager, PLACE, MetadataTopic(manager))
+    assert (due.copied, due.tier_end_offset) == (2, 1)
+    assert (done := tier.copy()).copied == 2
+    assert (done.deleted, done.tier_start_offset, done.tier_end_offset) == (0, 0, 4)
+    assert tier.rows() == [(n, b"%d" % n) for n in range(4)]
+    assert len(before.keys() & tier.states().keys()) == 2
