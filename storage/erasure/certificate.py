@@ -18,6 +18,7 @@ from ..errors import CorruptionError, InvalidConfigError
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import read_file, write_atomically
 from .choosing import ChosenRecords, ErasedOffsets, RecordChoice
+from .in_tier import EarlierRun
 from .keys import AskedKeys, SaltedKeys
 from .search import ErasedKeys, Sought
 
@@ -94,6 +95,14 @@ class Certificate:
         choices.append(chosen.to_json())
         self._write()
         return erased
+
+    def earlier(self, partition: str) -> EarlierRun | None:
+        """Returns the result of the last run for a partition; None if that had not erased all."""
+        facts = self._content["partitions"].get(partition, {})
+        if not facts.get("is_free") or facts.get("topic_id") is None:
+            return None
+        old = frozenset(each["segment_id"] for each in facts["in_tier"])
+        return EarlierRun(facts["topic_id"], facts["erased_below_offset"], old)
 
     @property
     def names_old_objects(self) -> bool:

@@ -19,6 +19,7 @@ from ..format.tables import Bools, Int64s, Records
 from ..maintenance.run import MaintenanceRun, Partition
 from ..reading.reader import LogReader
 from ..segment.reader import SegmentReader
+from .in_tier import EarlierRun
 from .keys import SALT_BYTES
 
 WINDOW_BYTES = 8 * 1024 * 1024
@@ -97,6 +98,7 @@ class ErasureTask:
     partition: Partition
     chosen: ChosenRecords | None = None  # None: records are found by their keys
     erased: ErasedOffsets | None = None  # the records that must not be there afterwards
+    earlier: EarlierRun | None = None
 
     def log_bytes(self, run: MaintenanceRun) -> int:
         return self.partition.log_bytes(run)

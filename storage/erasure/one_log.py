@@ -33,6 +33,7 @@ from ..segment.swap import swap_in
 from ..segment.walk import Window
 from ..segment.writer import LogSegment
 from ..writing.log import Log
+from .in_tier import OldCopy, TierCopies
 from .keys import RecordFinder
 
 WINDOW_BYTES = 8 * 1024 * 1024  # as compaction reads
@@ -56,6 +57,7 @@ class LogErasure(NamedTuple):
     open_from: int | None  # the first offset of an open transaction; None: there is none
     replaced: Sequence[SegmentErasure]
     removed: Sequence[str] = ()  # .deleted files, which held old records
+    in_tier: Sequence[OldCopy] = ()  # copies that may have erased records
 
 
 class _Cut(NamedTuple):
@@ -66,19 +68,22 @@ class _Cut(NamedTuple):
     records: int  # how many records the window lost
 
 
-def erase(log: Log, finder: RecordFinder, holder: str) -> LogErasure:
+def erase(log: Log, finder: RecordFinder, holder: str, copies: TierCopies | None = None) -> LogErasure:
     """Erases all asked records from ``log``, including those of open transactions. Durable on return.
 
-    First rolls the active segment. Also removes the ``.deleted`` files of earlier compactions. After an error or a
-    crash, run it again. Raises the errors of ``Cleaner.clean``.
+    First rolls the active segment. Also removes the ``.deleted`` files of earlier compactions. ``copies``: those of the
+    log in a tier. After an error or a crash, run it again. Raises the errors of ``Cleaner.clean``.
     """
     with log.maintaining(holder):
         log.roll()
         end, open_from = log.log_end_offset, _open_from(log)
-        closed = [segment for segment in log.segments if segment.base_offset < end]
-        done = [found for segment in closed if (found := _erase_segment(log, segment, finder)) is not None]
+        closed = [each for each in log.segments.with_next_offsets(end) if each[0].base_offset < end]
+        found = [
+            _erase_segment(log, segment, range(segment.base_offset, stop), finder, copies) for segment, stop in closed
+        ]
+        done = [each for each in found if each is not None]
         FilterFiles(log.context).drop_old()  # the old filters reveal which keys the segments had
-        return LogErasure(end, open_from, done, _remove_deleted(log))
+        return LogErasure(end, open_from, done, _remove_deleted(log), () if copies is None else copies.old())
 
 
 def preview(log: LogReader, finder: RecordFinder) -> LogErasure:
@@ -101,7 +106,9 @@ def _open_from(log: LogReader) -> int | None:
     return log.last_stable_offset if log.last_stable_offset < log.log_end_offset else None
 
 
-def _erase_segment(log: Log, segment: LogSegment, finder: RecordFinder) -> SegmentErasure | None:
+def _erase_segment(
+    log: Log, segment: LogSegment, offsets: range, finder: RecordFinder, copies: TierCopies | None
+) -> SegmentErasure | None:
     """Replaces a closed segment by one without the requested records; None, with nothing changed, if it has none."""
     found = {segment.base_offset: segment.status()}
     before = segment.size
@@ -112,6 +119,8 @@ def _erase_segment(log: Log, segment: LogSegment, finder: RecordFinder) -> Segme
                 return None
             new = writing.output.finish(found[segment.base_offset].modified_ms)
             log.checkpoints.note_holes()
+            if copies is not None:
+                copies.drop(offsets)  # first: local retention must not rely on them once they are old
             segments = stack.enter_context(log.replacing_segments(found))
         except BaseException:
             writing.discard()

@@ -21,12 +21,11 @@ from ..maintenance.bucket.scratch import Place
 from ..maintenance.outcome import OutcomeStatus, PartitionOutcome, attempt, outcome_of, patiently
 from ..maintenance.run import MaintenanceRun, Partition, Runner
 from ..maintenance.selecting import Selection
-from ..remote_metadata.topic import MetadataTopic
 from ..text import counted
-from ..tiers.metadata_records import TopicIdPartition
 from .certificate import Certificate, Erasure, ErasureClaim
 from .choosing import ChosenRecords, ErasureTask, RecordChoice, choose
 from .in_bucket import collect_old, erase_in_bucket, may_have_records
+from .in_tier import EarlierRun, TierCopies, joined
 from .keys import AskedKeys, KeyFinder, RecordFinder
 from .one_log import LogErasure, erase, preview
 from .search import ErasedKeys, LogContent, Sought, search
@@ -68,7 +67,7 @@ def _tasks(
     Records that a condition chooses are in the certificate before the first one is erased.
     """
     if isinstance(asked.records, AskedKeys):
-        return [*map(ErasureTask, selection.partitions)], []
+        return [ErasureTask(each, earlier=_earlier(certificate, each)) for each in selection.partitions], []
     tasks, failed = list[ErasureTask](), list[PartitionOutcome]()
     results = runner("logs to choose from", partial(_choose, run, asked.records), selection.partitions)
     for partition, chosen in zip(selection.partitions, results, strict=True):
@@ -76,8 +75,12 @@ def _tasks(
             failed.append(chosen)
         else:
             erased = None if certificate is None else certificate.choose(str(partition), chosen)
-            tasks.append(ErasureTask(partition, chosen, erased))
+            tasks.append(ErasureTask(partition, chosen, erased, _earlier(certificate, partition)))
     return tasks, failed
+
+
+def _earlier(certificate: Certificate | None, partition: Partition) -> EarlierRun | None:
+    return None if certificate is None else certificate.earlier(str(partition))
 
 
 def _choose(run: MaintenanceRun, choice: RecordChoice, partition: Partition) -> ChosenRecords | PartitionOutcome:
@@ -140,7 +143,8 @@ def _preview(run: MaintenanceRun, keys: AskedKeys | None, task: ErasureTask) -> 
 
 def _erase(run: MaintenanceRun, keys: AskedKeys | None, task: ErasureTask) -> Erased:
     partition, finder = task.partition, _finder(keys, task)
-    if task.chosen is not None and task.chosen.topic_id != _topic_id(run, partition):
+    topic_id = _topic_id(run, partition)
+    if task.chosen is not None and task.chosen.topic_id != topic_id:
         raise StorageError(f"{partition}: the topic was deleted and made again in the meantime; run this again")
     elsewhere: tuple[str, ...] = ()
     if run.bucket is not None:
@@ -150,10 +154,11 @@ def _erase(run: MaintenanceRun, keys: AskedKeys | None, task: ErasureTask) -> Er
     else:
         with run.manager() as manager:
             log = manager.open_log(*partition.key, partition.config)
-            done = patiently(run, log, lambda: erase(log, finder, run.holder))
-            elsewhere = tuple(_elsewhere(manager, partition, done, log.remote))
+            copies = TierCopies(manager, log, partition.key, task.earlier, is_ours=partition.is_ours)
+            done = patiently(run, log, lambda: erase(log, finder, run.holder, copies))
+            elsewhere = tuple(_elsewhere(manager, partition, done))
     sought = task.erased or ErasedKeys(_given(keys))
-    return Erased(partition, _covering(task, done), _search(run, partition, sought), elsewhere)
+    return Erased(partition, _covering(task, done), _search(run, partition, sought), elsewhere, topic_id)
 
 
 def _finder(keys: AskedKeys | None, task: ErasureTask) -> RecordFinder:
@@ -189,31 +194,14 @@ def _failed_if_found(outcome: PartitionOutcome) -> PartitionOutcome:
     return outcome if is_free else replace(outcome, status=OutcomeStatus.FAILED)
 
 
-def _elsewhere(manager: LogManager, partition: Partition, done: LogErasure, remote: range | None) -> Iterator[str]:
-    """Yields the other known files and objects with records of the partition."""
+def _elsewhere(manager: LogManager, partition: Partition, done: LogErasure) -> Iterator[str]:
+    """Yields the other known files with records of the partition."""
     for each in done.replaced:
         if each.other_names:
             path = file_names.segment_file(each.base_offset, file_names.LOG)
             links = counted(each.other_names, "hard link")
             yield f"{links} to the old {path} of {partition}, as a snapshot on the same disk has"
-    in_tier = _in_tier(manager, partition)
-    if in_tier is not None:
-        yield (
-            f"a tier has offsets {in_tier.start} to {in_tier.stop - 1} of {partition}, as they were copied there: "
-            "readers find the records there again, once local retention has deleted the segments here"
-        )
-    elif remote is not None:
-        yield f"remote storage of a broker has offsets {remote.start} to {remote.stop - 1} of {partition}"
     yield from _other_directories(manager.filesystem, manager.directory, partition)
-
-
-def _in_tier(manager: LogManager, partition: Partition) -> range | None:
-    """Returns the offsets from the first to the last that a tier has by ``__remote_log_metadata``; None: nothing."""
-    id_ = topic_ids(manager, [partition.key]).get(partition.topic)
-    place = TopicIdPartition(partition.topic, id_ or "", partition.number)
-    found = MetadataTopic(manager).segments(place).values() if id_ else ()
-    starts = [each.start_offset for each in found]
-    return range(min(starts), max(each.end_offset for each in found) + 1) if starts else None
 
 
 def _other_directories(filesystem: FileSystem, directory: str, partition: Partition) -> Iterator[str]:
@@ -232,10 +220,16 @@ class Erased:
     done: LogErasure
     content: LogContent | None = None  # None: a dry run
     elsewhere: Iterable[str] = ()
+    topic_id: str | None = None
 
     @property
     def _covers_open(self) -> bool:
         return self.done.open_from is None or self.done.open_from < self.done.end_offset
+
+    @property
+    def _is_complete(self) -> bool:
+        is_free = self.content is not None and not self.content.found
+        return is_free and self._covers_open and not self.done.in_tier
 
     @property
     def records(self) -> int:
@@ -253,7 +247,7 @@ class Erased:
             lines.append(f"a transaction is open from offset {done.open_from} on; its records {covered}")
         if self.content is not None:
             lines.append(_searched(self.content))
-        lines += [f"elsewhere: {each}" for each in self.elsewhere]
+        lines += [f"elsewhere: {each}" for each in [*self.elsewhere, *joined(done.in_tier)]]
         return "\n  ".join(lines)
 
     def facts(self) -> Mapping[str, Any]:
@@ -265,9 +259,11 @@ class Erased:
             "replaced": [each._asdict() for each in self.done.replaced],
             "removed_files": [*self.done.removed],
             "elsewhere": [*self.elsewhere],
+            "topic_id": self.topic_id,
+            "in_tier": [each._asdict() for each in self.done.in_tier],
             "after": after,
             "is_free": self.content is None or not self.content.found,
-            "is_complete": self.content is not None and not self.content.found and self._covers_open,
+            "is_complete": self._is_complete,
         }
 
 

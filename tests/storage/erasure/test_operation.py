@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager, TopicPartition
-from pyspark_commitlog.storage.directory.admin import alter_configs
+from pyspark_commitlog.storage import LogManager
 from pyspark_commitlog.storage.directory.snapshots.taking import take_snapshot
 from pyspark_commitlog.storage.erasure.certificate import Erasure, ErasureClaim
 from pyspark_commitlog.storage.erasure.keys import AskedKeys
@@ -23,9 +22,6 @@ from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, Partiti
 from pyspark_commitlog.storage.maintenance.partitions import in_this_process, verify_partitions
 from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
 from pyspark_commitlog.storage.maintenance.selecting import select_partitions
-from pyspark_commitlog.storage.remote_metadata.topic import MetadataTopic
-from pyspark_commitlog.storage.tiering.copying import copy_to_tier
-from pyspark_commitlog.storage.tiers.objects import DirectoryObjects
 from tests.support.logs import raw_scan
 from tests.support.logs.building import records
 
@@ -193,22 +189,6 @@ def test_what_else_has_the_records_is_named(directory: Path) -> None:
     assert "1 hard link to the old 00000000000000000000.log of orders-0" in partitions["orders-0"]["elsewhere"][0]
     assert "-stray" in partitions["orders-1"]["elsewhere"][-1]
     assert "Delta tables" in read(asked)["not_searched"]
-
-
-def test_copies_in_a_tier_are_named_while_the_segments_are_here_too(directory: Path) -> None:
-    with LogManager.open(str(directory)) as manager:
-        alter_configs(manager, "orders", {"retention.ms": "-1"})
-        store, log = DirectoryObjects(str(directory.parent / "tier")), manager.open_log("orders", 0)
-        copy_to_tier(manager, store, log, TopicPartition("orders", 0), MetadataTopic(manager))
-        assert log.remote is None
-    asked = asked_for(directory)
-    carried_out(directory, asked)
-    partitions = read(asked)["partitions"]
-    assert partitions["orders-0"]["elsewhere"] == [
-        "a tier has offsets 0 to 3 of orders-0, as they were copied there: readers find the records there again, once "
-        "local retention has deleted the segments here"
-    ]
-    assert partitions["orders-1"]["elsewhere"] == []
 
 
 def test_a_damaged_partition_leaves_the_certificate_incomplete_and_the_others_are_erased(directory: Path) -> None:
