@@ -247,6 +247,7 @@ if TYPE_CHECKING:
         GroupChange as GroupChange,
         GroupFence as GroupFence,
         GroupRecords as GroupRecords,
+        ReadFailures as ReadFailures,
         TransactionalOffsets as TransactionalOffsets,
     )
     from .groups.in_use import GroupsInUse as GroupsInUse
@@ -669,7 +670,13 @@ else:
             "format.warm_up": ["load_kernels", "load_kernels_beside"],
             "groups.bucket_groups": ["BucketGroups"],
             "groups.coordinated": ["CoordinatedGroups"],
-            "groups.coordinator_port": ["GroupChange", "GroupFence", "GroupRecords", "TransactionalOffsets"],
+            "groups.coordinator_port": [
+                "GroupChange",
+                "GroupFence",
+                "GroupRecords",
+                "ReadFailures",
+                "TransactionalOffsets",
+            ],
             "groups.in_use": ["GroupsInUse"],
             "groups.lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
             "groups.offsets": ["CommittedOffset", "GroupKey", "GroupOffsets", "GroupValue"],

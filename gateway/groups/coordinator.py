@@ -23,8 +23,12 @@ from ...storage import (
     GroupMetadataValue,
     GroupsInUse,
     GroupValue,
+    LockHeldError,
+    LogDirLockedError,
     LogStoreError,
     OffsetCommitKey,
+    ReadFailures,
+    StorageError,
     TopicPartition,
 )
 from ..cluster.homes import Homes
@@ -32,8 +36,9 @@ from ..config import GatewayConfig
 from ..consumer_groups.partitions import Catalog
 from ..consumer_groups.settings import GroupTimes, SettingsOf, no_settings
 from ..threads.disk import Home
+from ..threads.said import Said
 from .classic_members import ClassicMembers
-from .consumers import Consumers
+from .consumers import READ_AGAIN_MS, Consumers
 from .expiry import is_of_sink
 from .group import Group, State
 from .membership import Membership
@@ -42,6 +47,9 @@ from .rebalancing import Groups, Rebalancing
 from .store import GroupStore, run_later, stored_offset_code, tombstones_of
 
 CLASSIC = "classic"
+# Errors that say nothing of the records. A partition that counted as loaded after one of them would have no members, so
+# anyone could commit for its groups or delete them.
+_MAY_PASS = (StorageError, LockHeldError, LogDirLockedError, OSError)
 HOLD_AGAIN_MS = 100  # commands and other nodes let a group go within milliseconds
 
 logger = logging.getLogger(__name__)
@@ -106,7 +114,8 @@ class GroupCoordinator:
             on_changed=self.reassign,
             in_use=in_use,
         )
-        self._loading: set[int] = set()
+        self._loading: set[int] = set()  # partitions that are being read, or whose read will be repeated
+        self._said = Said(logger)
         rebalancing = Rebalancing(self._groups)
         self.consumers = Consumers(self._groups, GroupTimes(config, settings_of), rebalancing, self._restore_all)
         in_newer = ClassicMembers(self._groups, self.consumers, new_id)
@@ -118,7 +127,7 @@ class GroupCoordinator:
     def load(self) -> None:
         """Reads the groups that this node has; until then requests for them get COORDINATOR_LOAD_IN_PROGRESS.
 
-        Also starts the timer that expires offsets.
+        Partitions that cannot be read now are read again every second. Also starts the timer that expires offsets.
         """
         self.reassign()
         self._expire_later()
@@ -135,16 +144,11 @@ class GroupCoordinator:
         if not came:
             return
         self._loading |= came
-        failures: list[LogStoreError] = []
-
-        def failed(error: Exception) -> None:
-            logger.error("groups could not be read, so their members must join again", exc_info=error)
-            self._loaded(came, {}, failures)
-
+        failures: ReadFailures = {}
         self._groups.store.ask(
             lambda store: store.contents(failures, partitions=came),
             lambda contents: self._loaded(came, contents, failures),
-            failed,
+            lambda error: self._loaded(came, {}, {**dict.fromkeys(came, error), **failures}),
         )
 
     def _leave(self, group: Group) -> None:
@@ -156,16 +160,32 @@ class GroupCoordinator:
         self._groups.forget(group)
 
     def _loaded(
-        self, homes: set[int], contents: Mapping[GroupKey, GroupValue], failures: Collection[LogStoreError]
+        self, homes: set[int], contents: Mapping[GroupKey, GroupValue], failures: Mapping[int, Exception]
     ) -> None:
-        for failure in failures:
-            logger.error("groups in a partition could not be read, so their members must join again: %s", failure)
-        self._loading -= homes
-        came = homes & self._groups.homes.own() - self._groups.loaded
+        unread = {home for home, failure in failures.items() if isinstance(failure, _MAY_PASS)}
+        for failure in dict.fromkeys(failures.values()):
+            self._say_failed(failure)
+        if unread:
+            run_later(self._groups.home, READ_AGAIN_MS, partial(self._load_again, unread))
+        self._loading -= homes - unread
+        came = homes & self._groups.homes.own() - self._groups.loaded - unread
         self._restore_all(contents, came)
         self._groups.loaded |= came
-        logger.info("loaded %d groups", len(self._groups.by_name) + len(self._groups.consumers))
+        if came:
+            logger.info("loaded %d groups", len(self._groups.by_name) + len(self._groups.consumers))
         self.reassign()  # the changes that arrived during the read
+
+    def _load_again(self, homes: set[int]) -> None:
+        self._loading -= homes
+        if not self._groups.is_stopped:
+            self.reassign()
+
+    def _say_failed(self, failure: Exception) -> None:
+        if isinstance(failure, _MAY_PASS):
+            self._said.log("groups in a partition cannot be read yet, and their members are asked to wait", failure)
+        else:
+            what = "groups in a partition could not be read, so their members must join again"
+            logger.error("%s: %s", what, failure, exc_info=None if isinstance(failure, LogStoreError) else failure)
 
     def _restore_all(self, contents: Mapping[GroupKey, GroupValue], homes: Collection[int]) -> None:
         """Takes over the groups in records that belong to ``homes``."""
@@ -220,7 +240,7 @@ class GroupCoordinator:
     ) -> None:
         """Calls ``done`` with all groups, sorted by name; with ``states`` or ``types``, only those; case is ignored.
 
-        While groups are being loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, with the groups loaded so far.
+        While groups are being loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, and there are no groups.
         """
         error = self._groups.check_all()
         wanted, of_types = {each.lower() for each in states}, {each.lower() for each in types}
@@ -240,7 +260,7 @@ class GroupCoordinator:
             shown = (each for _, each in sorted(found.items()) if not types or each.type in of_types)
             done(ErrorCode.none, [each for each in shown if not wanted or each.state.lower() in wanted])
 
-        failures: list[LogStoreError] = []
+        failures: ReadFailures = {}
         own = self._groups.homes.own()
         self._groups.store.ask(
             lambda store: store.contents(failures, partitions=own),

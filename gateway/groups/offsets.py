@@ -20,10 +20,10 @@ from ...storage import (
     GroupMetadataKey,
     GroupRecords,
     GroupValue,
-    LogStoreError,
     OffsetCommitKey,
     OffsetCommitValue,
     Producer,
+    ReadFailures,
     TopicPartition,
     TransactionalOffsets,
 )
@@ -320,7 +320,7 @@ class Offsets:
 
         def question(store: GroupRecords) -> list[Exception]:
             gone: dict[str, list[GroupChange]] = {}
-            for key, value in offsets_among(store.contents([])).items():
+            for key, value in offsets_among(store.contents({})).items():
                 if key.topic in topics and not is_of_sink(key):
                     gone.setdefault(key.group, []).append(GroupChange(key, None, only_if=value))
             for key in store.undecided_in(topics):  # they would come back at the commit
@@ -341,7 +341,7 @@ class Offsets:
         own = self._groups.homes.own()
 
         def question(store: GroupRecords) -> tuple[Contents, bool]:
-            failures: list[LogStoreError] = []
+            failures: ReadFailures = {}
             return store.contents(failures, partitions=own), not failures
 
         self._groups.store.ask(question, lambda answer: self._expire(*answer), partial(_log_failure, "all groups"))

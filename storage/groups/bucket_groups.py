@@ -17,7 +17,7 @@ from ..directory.manager import LogManager
 from ..errors import LogStoreError, OffsetOutOfRangeError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import OffsetCommitKey, OffsetCommitValue
-from .coordinator_port import Changes, GroupChange, GroupFence, TransactionalOffsets
+from .coordinator_port import Changes, GroupChange, GroupFence, ReadFailures, TransactionalOffsets
 from .offsets import GroupKey, GroupValue, keys_of
 
 NEVER_MS = (1 << 63) - 1  # when offsets expire, whatever the state of their group
@@ -55,9 +55,12 @@ class BucketGroups:
             self._has_looked = True
 
     def contents(
-        self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
+        self, failures: ReadFailures | None = None, *, partitions: Collection[int] | None = None
     ) -> dict[GroupKey, GroupValue]:
-        """Returns the records of all groups. One request to the store; ``partitions`` makes no difference."""
+        """Returns the records of all groups. One request to the store; ``partitions`` makes no difference.
+
+        Raises the error of the store, since it concerns all partitions.
+        """
         self._catch_up()
         with self._log.reading() as state:
             found: dict[GroupKey, GroupValue] = dict(self._offsets(state.groups))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ..directory.manager import INTERNAL_PARTITIONS, LogManager
-from ..errors import GroupChangedError, LockHeldError, LogStoreError, StorageError, kept_in
+from ..errors import GroupChangedError, LockHeldError, LogStoreError, StorageError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
@@ -20,7 +20,7 @@ from ..format.internal.internal_topics import (
 )
 from ..writing.log import Log
 from .appending import SyncThreads, append_entries
-from .coordinator_port import Changes, GroupChange, GroupFence, TransactionalOffsets
+from .coordinator_port import Changes, GroupChange, GroupFence, ReadFailures, TransactionalOffsets
 from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, keys_of
 
 
@@ -36,17 +36,21 @@ class CoordinatedGroups:
     # Reading
 
     def contents(
-        self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
+        self, failures: ReadFailures | None = None, *, partitions: Collection[int] | None = None
     ) -> dict[GroupKey, GroupValue]:
         """Like :meth:`GroupOffsets.contents`; cuts off damaged, never synced records that a power cut left.
 
-        ``partitions``: the only ones to read; None: all.
+        ``failures`` gets the errors by partition. ``partitions``: the only ones to read; None: all.
         """
         found: dict[GroupKey, GroupValue] = {}
         here = self._logs.here()
         for partition in here if partitions is None else sorted(set(here).intersection(partitions)):
-            with kept_in(failures):
+            try:
                 found.update(self._logs.current_to_write(partition))
+            except (LogStoreError, OSError) as error:
+                if failures is None:
+                    raise
+                failures[partition] = error
         return found
 
     def records(self, group: str) -> dict[GroupKey, GroupValue]:

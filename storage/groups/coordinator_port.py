@@ -35,6 +35,7 @@ class GroupFence(NamedTuple):
 
 
 Changes = Sequence[GroupChange | GroupFence]
+ReadFailures = dict[int, LogStoreError | OSError]  # by partition of ``__consumer_offsets``
 
 
 class TransactionalOffsets(NamedTuple):
@@ -51,9 +52,12 @@ class GroupRecords(Protocol):
     """The records of groups. They belong to one thread."""
 
     def contents(
-        self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
+        self, failures: ReadFailures | None = None, *, partitions: Collection[int] | None = None
     ) -> dict[GroupKey, GroupValue]:
-        """Like :meth:`GroupOffsets.contents`. ``partitions``: the only ones to read; None: all."""
+        """Like :meth:`GroupOffsets.contents`; ``failures`` gets the errors by partition.
+
+        ``partitions``: the only ones to read; None: all.
+        """
         ...
 
     def records(self, group: str) -> dict[GroupKey, GroupValue]:

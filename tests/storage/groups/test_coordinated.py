@@ -26,7 +26,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
 )
 from pyspark_commitlog.storage.groups.compacted_values import DELETED_MAX
 from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups
-from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence
+from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence, ReadFailures
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.recovery.producer_state import Producer
 from tests.support.clock import ManualClock
@@ -79,6 +79,20 @@ def test_all_that_waits_for_a_partition_shares_one_batch_and_all_is_there_after_
             assert found.offsets(A, [T0, T1]) == {T0: OffsetCommitValue(3, "", NOW_MS, leader_epoch=4)}
             assert found.records(A)[GroupMetadataKey(A)] == metadata
             assert found.offsets(B, [T0])[T0].offset == 2
+
+
+def test_contents_name_a_partition_that_cannot_be_read_and_have_the_others(
+    manager: LogManager, disk: MemoryFileSystem
+) -> None:
+    CoordinatedGroups(manager).write([commit(A, 1), commit(B, 2), commit(C, 3)])
+    faulty = FaultyFileSystem(disk)
+    with managed(faulty) as other:
+        faulty.rules.append(fail("open", f"/logs/{GROUP_METADATA_TOPIC}-1/*.log", lasting=True))
+        with pytest.raises(OSError, match=f"{GROUP_METADATA_TOPIC}-1"):
+            CoordinatedGroups(other).contents()
+        failures: ReadFailures = {}
+        assert {key.group for key in CoordinatedGroups(other).contents(failures)} == {B, C}
+        assert [*failures] == [1]
 
 
 def test_what_other_processes_committed_since_is_read(manager: LogManager, disk: MemoryFileSystem) -> None:
