@@ -42,9 +42,9 @@ from .consumers import READ_AGAIN_MS, Consumers
 from .expiry import is_of_sink
 from .group import Group, State
 from .membership import Membership
-from .offsets import Offsets, deletions_of
+from .offsets import Offsets
 from .rebalancing import Groups, Rebalancing
-from .store import GroupStore, run_later, stored_offset_code, tombstones_of
+from .store import GroupStore, deletions_of, run_later, stored_offset_code, tombstones_of
 
 CLASSIC = "classic"
 # Errors that say nothing of the records. A partition that counted as loaded after one of them would have no members, so

@@ -19,7 +19,6 @@ from ...storage import (
     GroupKey,
     GroupMetadataKey,
     GroupRecords,
-    GroupValue,
     OffsetCommitKey,
     OffsetCommitValue,
     Producer,
@@ -33,9 +32,8 @@ from ..consumer_groups.partitions import Part
 from .expiry import expired_offsets, is_of_sink
 from .group import Group, State
 from .rebalancing import Groups, Rebalancing
-from .store import stored_offset_code, tombstones_of
+from .store import Contents, deletions_of, offsets_among, stored_offset_code, tombstones_of
 
-Contents = Mapping[GroupKey, GroupValue]
 Codes = Mapping[TopicPartition, ErrorCode]
 Fetched = Mapping[TopicPartition, OffsetCommitValue | ErrorCode | None]  # None: no offset was committed
 
@@ -320,12 +318,13 @@ class Offsets:
 
         def question(store: GroupRecords) -> list[Exception]:
             gone: dict[str, list[GroupChange]] = {}
-            for key, value in offsets_among(store.contents({})).items():
+            unread: ReadFailures = {}
+            for key, value in offsets_among(store.contents(unread)).items():
                 if key.topic in topics and not is_of_sink(key):
                     gone.setdefault(key.group, []).append(GroupChange(key, None, only_if=value))
             for key in store.undecided_in(topics):  # they would come back at the commit
                 gone.setdefault(key.group, []).append(GroupChange(key, None))
-            return [failure for failure in store.write(list(gone.values())) if failure is not None]
+            return [*unread.values(), *filter(None, store.write(list(gone.values())))]
 
         def done(failures: Collection[Exception]) -> None:
             for failure in failures:
@@ -380,24 +379,6 @@ class Offsets:
         self._groups.forget(group)
         key = GroupMetadataKey(group.name)
         return [GroupChange(key, None, only_if=contents[key])] if key in contents else []
-
-
-def deletions_of(group: str, records: Contents, undecided: Collection[TopicPartition]) -> list[GroupChange]:
-    """Returns tombstones for offsets that only open transactions have; they would take effect at the commit.
-
-    Leaves out offsets that are in ``records``.
-    """
-    keys = [OffsetCommitKey(group, *each) for each in undecided]
-    return [GroupChange(key, None) for key in keys if key not in records]
-
-
-def offsets_among(contents: Contents) -> dict[OffsetCommitKey, OffsetCommitValue]:
-    """Returns the committed offsets among records."""
-    return {
-        key: value
-        for key, value in contents.items()
-        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue)
-    }
 
 
 def _log_failure(which: str, failure: Exception | None) -> None:

@@ -7,7 +7,7 @@ coordinator never waits for the disk, so heartbeats are answered even while the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,10 +15,22 @@ from typing import Any
 
 from ...protocol.bodies import ErrorCode
 from ...protocol.errors import RequestError, code_of, is_fault
-from ...storage import GroupChange, GroupFence, GroupRecords, LockHeldError, TransactionalOffsets
+from ...storage import (
+    GroupChange,
+    GroupFence,
+    GroupKey,
+    GroupRecords,
+    GroupValue,
+    LockHeldError,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    TopicPartition,
+    TransactionalOffsets,
+)
 from ..threads.disk import Disk, Home, Store
 from ..threads.worker import Task, Timer
 
+Contents = Mapping[GroupKey, GroupValue]
 Written = Callable[[Exception | None], None]
 
 _STORED_CODES = {
@@ -49,6 +61,24 @@ def _code(error: Exception) -> ErrorCode:
 def tombstones_of(records: Mapping[Any, Any]) -> list[GroupChange]:
     """Returns the deletions of records, each only if it is still the newest one of its key."""
     return [GroupChange(key, None, only_if=value) for key, value in records.items()]
+
+
+def deletions_of(group: str, records: Contents, undecided: Collection[TopicPartition]) -> list[GroupChange]:
+    """Returns tombstones for offsets that only open transactions have; they would take effect at the commit.
+
+    Leaves out offsets that are in ``records``.
+    """
+    keys = [OffsetCommitKey(group, *each) for each in undecided]
+    return [GroupChange(key, None) for key in keys if key not in records]
+
+
+def offsets_among(contents: Contents) -> dict[OffsetCommitKey, OffsetCommitValue]:
+    """Returns the committed offsets among records."""
+    return {
+        key: value
+        for key, value in contents.items()
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue)
+    }
 
 
 def run_later(home: Home, delay_ms: float, task: Task) -> Timer:

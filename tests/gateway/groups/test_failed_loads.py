@@ -142,6 +142,16 @@ def test_a_mistake_of_ours_in_one_partition_leaves_the_other_loading(monkeypatch
     assert deleted(bench, NAMES[0]) is ErrorCode.non_empty_group
 
 
+def test_offsets_in_a_deleted_topic_that_could_not_be_read_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    bench = loading(two_partitions(), reading(0, lasting=True), homes=Homes(lambda: 2))
+    bench.coordinator.offsets.delete_topics({"t"})
+    assert bench.fetched(NAMES[1]) is None
+    assert [each.getMessage() for each in caplog.records if "were not deleted" in each.getMessage()] == [
+        "offsets of some groups were not deleted: [Errno 5] open: Input/output error: "
+        "'/logs/__consumer_offsets-0/00000000000000000000.log'"
+    ]
+
+
 def test_a_lasting_error_is_met_once_per_interval_and_by_no_request() -> None:
     old = Bench().started()
     a_classic_group(old)
