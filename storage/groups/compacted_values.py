@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from ..directory.manager import LogManager
-from ..errors import InvalidRecordError
+from ..errors import InvalidRecordError, LogStoreError, StorageError, text_of
 from ..format.files.file_names import TopicPartition, partition_directory
 from ..format.internal.state_records import LaterKindError
 from ..format.tables import Bools
@@ -88,16 +88,19 @@ class LatestByKey(Generic[K, V]):
         ``log``: of this partition, if the caller holds its lock; then no file is read if there is nothing new.
 
         Records that cannot be read are in ``unreadable`` and ``nameless``, and logged. Raises as
-        :meth:`LogReader.read`. After an error, the next call reads the whole partition again.
+        :meth:`LogReader.read`, and StorageError if the disk fails. After an error, the next call reads the whole
+        partition again.
         """
         if log is not None and self.has_all_of(log):
             return self.values
         try:
             self._catch_up()
-        except BaseException:
+        except BaseException as error:
             self.close()
             self._log = None
             self._forget()
+            if isinstance(error, OSError) and not isinstance(error, LogStoreError):
+                raise StorageError(text_of(error)) from error
             raise
         return self.values
 

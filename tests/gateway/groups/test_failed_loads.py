@@ -147,8 +147,8 @@ def test_offsets_in_a_deleted_topic_that_could_not_be_read_are_logged(caplog: py
     bench.coordinator.offsets.delete_topics({"t"})
     assert bench.fetched(NAMES[1]) is None
     assert [each.getMessage() for each in caplog.records if "were not deleted" in each.getMessage()] == [
-        "offsets of some groups were not deleted: [Errno 5] open: Input/output error: "
-        "'/logs/__consumer_offsets-0/00000000000000000000.log'"
+        "offsets of some groups were not deleted: /logs/__consumer_offsets-0/00000000000000000000.log: "
+        "open: Input/output error"
     ]
 
 

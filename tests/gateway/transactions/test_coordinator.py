@@ -8,7 +8,15 @@ import pytest
 
 from pyspark_commitlog.gateway.transactions.store import StoredStates
 from pyspark_commitlog.protocol.bodies import ErrorCode
-from pyspark_commitlog.storage import Producer, TransactionCoordinator, TransactionStates, delete_topic, empty_state
+from pyspark_commitlog.storage import (
+    TRANSACTION_STATE_TOPIC,
+    Producer,
+    TransactionCoordinator,
+    TransactionStates,
+    delete_topic,
+    empty_state,
+    positive_hash,
+)
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.transactions import APP, clock_of, content, manage
@@ -225,3 +233,42 @@ def test_looks_do_not_queue_up_before_a_slow_disk(
         bench.serve()
     bench.coordinator.look()
     assert (rule.struck, bench.waiting) == (1, 1)
+
+
+def test_a_state_that_could_not_be_read_is_read_by_the_next_request(
+    disk: MemoryFileSystem, faulty: FaultyFileSystem
+) -> None:
+    first = Bench(disk)
+    _, producer = first.init()
+    assert producer is not None
+    begun(first, producer)
+    first.close()
+    bench = Bench(disk, faulty)
+    failing(faulty, rule := fail("open", STATES))
+    assert bench.end(producer) is ErrorCode.coordinator_not_available
+    assert rule.struck == 1
+    assert bench.end(producer) is NONE
+    assert content(manage(disk), 1) == [b"a"]
+
+
+def test_abandoned_transactions_are_aborted_while_another_partition_of_states_cannot_be_read(
+    faulty: FaultyFileSystem, disk: MemoryFileSystem
+) -> None:
+    home = positive_hash(APP) % 2
+    with manage(disk) as manager:
+        delete_topic(manager, TRANSACTION_STATE_TOPIC)
+        manager.create_topic(TRANSACTION_STATE_TOPIC, partitions=2)
+        other = next(f"n{i}" for i in range(100) if positive_hash(f"n{i}") % 2 != home)
+        TransactionStates(manager).replace(other, None, empty_state(Producer(7, 0), 1000, 0))
+    first = Bench(disk)
+    _, producer = first.init()
+    assert producer is not None
+    begun(first, producer)
+    first.close()
+    bench = Bench(disk, faulty)
+    failing(faulty, rule := fail("open", f"/logs/{TRANSACTION_STATE_TOPIC}-{1 - home}/*.log", lasting=True))
+    clock_of(disk).advance(60_000)
+    bench.look()
+    assert rule.struck
+    assert bench.state() == "COMPLETE_ABORT 1"
+    bench.close()

@@ -88,7 +88,7 @@ def test_contents_name_a_partition_that_cannot_be_read_and_have_the_others(
     faulty = FaultyFileSystem(disk)
     with managed(faulty) as other:
         faulty.rules.append(fail("open", f"/logs/{GROUP_METADATA_TOPIC}-1/*.log", lasting=True))
-        with pytest.raises(OSError, match=f"{GROUP_METADATA_TOPIC}-1"):
+        with pytest.raises(StorageError, match=f"{GROUP_METADATA_TOPIC}-1"):
             CoordinatedGroups(other).contents()
         failures: ReadFailures = {}
         assert {key.group for key in CoordinatedGroups(other).contents(failures)} == {B, C}

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import CorruptRecordError, InvalidRecordError
+from pyspark_commitlog.storage.errors import CorruptRecordError, InvalidRecordError, StorageError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.internal.internal_topics import (
@@ -268,7 +268,7 @@ def test_a_look_that_was_interrupted_loses_nothing(disk: MemoryFileSystem) -> No
         rule = fail("status", "*.log", call=2)
         faulty.rules[:] = [rule]
         if n:
-            with pytest.raises(OSError, match="Input/output"):
+            with pytest.raises(StorageError, match="Input/output"):
                 groups.fetch("g")
             assert rule.struck
         faulty.rules.clear()
