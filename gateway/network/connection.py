@@ -212,6 +212,10 @@ class Connection:
         """How many requests are in progress."""
         return sum(each.requests for each in self._exchanges)
 
+    def fits(self, room: int) -> bool:
+        """Whether what was received and not served has at most ``room`` bytes; if not, it is served alone, and soon."""
+        return self._reader.begun <= room
+
     def take(self, into: memoryview) -> tuple[int, int]:
         """Takes what has arrived and is not served yet; returns how many bytes that are, and how many came just now.
 

@@ -118,6 +118,11 @@ class FrameReader:
         return len(self._ahead)
 
     @property
+    def begun(self) -> int:
+        """How many bytes :meth:`take_back` would take away."""
+        return self._have + (0 if self._room is None else LENGTH_BYTES) + len(self._ahead)
+
+    @property
     def may_take_back(self) -> bool:
         """Whether no frame is being read whose bytes are counted, or that waits for room."""
         return not self.waits_for_room and (self._room is None or self._size <= self._free_bytes)

@@ -167,10 +167,15 @@ class ProduceTurn(Generic[L]):
         return connection.processor.limits.places_of(memoryview(PRODUCE), connection.is_newcomer)
 
     def _take(self, tables: ProduceTables, connections: Sequence[Connection], frames_max: int) -> list[_Taken]:
-        """Takes what has arrived; leaves out connections that end."""
+        """Takes what has arrived; leaves out connections that end, or had more put back than their share has room for.
+
+        A turn of fewer connections has put that back, and the connection has a call to come that serves it alone.
+        """
         tables.begin(len(connections))
         taken = []
         for each in connections:
+            if not each.fits(len(tables.room)):
+                continue
             size, received = each.take(tables.room)
             if not each.is_closed:
                 tables.add_connection(size, min(frames_max, each.overlapping_room))

@@ -6,21 +6,24 @@ import errno
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyspark_commitlog.gateway.network.connection import Connection
 from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
 from pyspark_commitlog.gateway.security.users import UsersFile
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.gateway.turns import compressed, loading
 from pyspark_commitlog.gateway.turns.loading import Loading
+from pyspark_commitlog.gateway.turns.turn import ProduceTurn
 from pyspark_commitlog.storage import APPEND_LOCK_FILE, Codec
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.filesystem.local_file import LocalFile
+from pyspark_commitlog.storage.kernels.produce import tables
 from tests.gateway.turns.producer import PRODUCE, VERSION, Producer, known, together
 from tests.support.gateway import create_topic, produce_fields, serving, set_config
 from tests.support.logs.building import batch
@@ -212,6 +215,30 @@ def test_a_failed_write_is_answered_with_its_error(tmp_path: Path, monkeypatch: 
         monkeypatch.undo()
         assert client.produce() == (0, 2)
         assert client.end_offset() == 3
+
+
+def test_what_few_connections_put_back_may_be_more_than_the_share_of_each_of_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tables, "MEMORY_BYTES", 32 << 10)
+    serve, crowds, seen = ProduceTurn.serve, list[int](), set[Connection]()
+
+    def crowded(turn: ProduceTurn[Any], connections: Sequence[Connection], frames_max: int) -> None:
+        serve(turn, connections, frames_max)
+        seen.update(connections)
+        if len(seen) == 2 and not crowds and connections[0]._reader.ahead > 16 << 10:
+            crowds.append(other.send_batch())
+            serve(turn, list(seen), frames_max)
+
+    monkeypatch.setattr(ProduceTurn, "serve", crowded)
+    settings = {"num_network_threads": 1}
+    with producing(tmp_path, LAZY, **settings) as (gateway, client), Producer(gateway) as other:
+        known(other)
+        assert other.produce()[0] == 0
+        sent = client.send_at_once([-1] * 300)
+        assert [client.result(each)[0] for each in sent] == [0] * 300
+        assert [other.result(each)[0] for each in crowds] == [0]
+    assert "could not be served" not in caplog.text
 
 
 def test_places_are_given_back(tmp_path: Path) -> None:
