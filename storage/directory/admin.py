@@ -26,6 +26,7 @@ from ..writing.locks import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lo
 from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager
 from .protected_topics import check_changeable, is_protected
+from .remote_tier import REMOTE_STORAGE_KEY, note_first_offsets
 from .topics_file import Known, TopicDescription
 
 if TYPE_CHECKING:
@@ -51,10 +52,19 @@ def alter_configs(
         return _altered_in_bucket(manager, manager.bucket, name, changes, dry_run=dry_run)
     if dry_run:
         return _with_configs(manager.topic(name), changes)
+    if changes.get(REMOTE_STORAGE_KEY) == "true":
+        _note_starts(manager, manager.topic(name))
     with _changing(manager, name) as topic:
         altered = _with_configs(topic, changes)
         manager.describe_topics({**manager.described_topics(), name: altered})
         return altered
+
+
+def _note_starts(manager: LogManager, topic: TopicDescription) -> None:
+    """Notes where the partitions of a topic begin that is about to get tiered storage."""
+    if topic.configs.get(REMOTE_STORAGE_KEY) != "true":
+        manager.check_writable()
+        note_first_offsets(manager, topic.topic_partitions)
 
 
 def _altered_in_bucket(

@@ -60,6 +60,24 @@ def _enabled_here(directory: LogDirectory, wanted: set[str]) -> set[str]:
     return {name for name in wanted & found.keys() if found[name].configs.get(REMOTE_STORAGE_KEY) == "true"}
 
 
+def note_first_offsets(directory: LogDirectory, partitions: Iterable[TopicPartition]) -> None:
+    """Notes that partitions begin at their first segments, if the checkpoint of log starts has no entry for them.
+
+    A broker writes no entry for a log that begins at its first segment. With tiered storage enabled, such a log would
+    begin at 0: see :func:`remote_offsets`. If the checkpoint was lost, nobody knows.
+    """
+    name, filesystem = file_names.LOG_START_OFFSET_CHECKPOINT, directory.filesystem
+    if filesystem.status(directory.path(name)) is None:
+        return
+    listed = directory.offsets(name)
+    for partition in partitions:
+        if partition not in listed and directory.is_here(*partition):
+            logs = [each for each in filesystem.list(directory.path(str(partition))) if each.endswith(file_names.LOG)]
+            first = min((file_names.base_offset_of(each) or 0 for each in logs), default=0)
+            if first:
+                directory.note_log_start(partition, first)
+
+
 def report_remote(path: str, offsets: range | None) -> None:
     """Logs a warning that the partition in the directory ``path`` lacks these offsets; nothing for None."""
     if offsets is not None:

@@ -16,7 +16,7 @@ from pyspark_commitlog.storage import (
     in_this_process,
     select_partitions,
 )
-from pyspark_commitlog.storage.directory.admin import delete_records
+from pyspark_commitlog.storage.directory.admin import alter_configs, delete_records
 from pyspark_commitlog.storage.errors import LogStoreError, PolicyViolationError, StorageError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.maintenance import retain as retaining
@@ -179,6 +179,21 @@ def test_the_tier_loses_what_the_retention_of_the_topic_releases(configs: dict[s
     tier.retain()
     with manager_of(tier.disk) as manager, manager.open_reader(*PLACE, reports_remote=False) as reader:
         assert reader.remote == range(2, 4)
+
+
+def test_a_topic_of_a_broker_that_gets_a_tier_begins_where_it_began_before() -> None:
+    tier = Tier(disk_with(4, remote_storage_enable="false"))
+    with manager_of(tier.disk) as manager:
+        list(delete_records(manager, {PLACE: 2}))
+    tier.retain()
+    with tier.disk.open("/logs/log-start-offset-checkpoint", "write") as file:
+        file.truncate(0)
+        file.write(0, b"0\n0\n")  # a broker leaves out logs that begin at their first segments
+    with manager_of(tier.disk) as manager:
+        alter_configs(manager, "t", {"remote.storage.enable": "true"})
+    tier.copy()
+    with manager_of(tier.disk) as manager, manager.open_reader(*PLACE, reports_remote=False) as reader:
+        assert (reader.start_with_tier, reader.remote) == (2, None)
 
 
 def without_checkpoint(disk: MemoryFileSystem) -> None:
