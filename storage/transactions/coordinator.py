@@ -250,6 +250,7 @@ class TransactionCoordinator:
         try:
             for log in logs.values():
                 log.write_snapshot(lag_bytes=SNAPSHOT_LAG_BYTES)
+                log.sync_aborted()
             self.manager.write_recovery_points({partition: log.recovery_point for partition, log in logs.items()})
         except (StorageError, OSError) as error:
             logger.warning("%s; snapshots or recovery points are missing, so opening the logs takes longer", error)

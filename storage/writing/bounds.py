@@ -36,10 +36,10 @@ class Bounds:
         for elsewhere in (view.lost, view.remote):
             if elsewhere is not None and view.log_start_offset == elsewhere.stop:
                 start = elsewhere.start
-        self._sync_aborted()
+        self.sync_aborted()
         view.checkpoints.write(Marks(self._durability.recovery_point, start))
 
-    def _sync_aborted(self) -> None:
+    def sync_aborted(self) -> None:
         """Syncs the index of aborted transactions: recovery writes it again only above the recovery point."""
         context, index = self._view.context, self._view.segments.active.txn_index
         if context.filesystem.status(index.path) is not None:

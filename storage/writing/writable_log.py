@@ -253,6 +253,11 @@ class WritableLog(LogReader):
             self._sync()
             self._bounds.write_marks()
 
+    def sync_aborted(self) -> None:
+        """Syncs the index of aborted transactions, before a recovery point is written otherwise than by this log."""
+        with self._writing():
+            self._bounds.sync_aborted()
+
     def write_snapshot(self, *, lag_bytes: int = 0) -> None:
         """Writes a producer snapshot at the log end, so that opening the log need not read the batches before it.
 

@@ -541,6 +541,15 @@ def test_a_disk_that_fails_after_the_decision_ends_the_query_and_the_next_start_
     assert [content(again.manager, partition) for partition in (0, 1)] == [values_of(0, 0), values_of(0, 1)]
 
 
+def test_the_indexes_of_aborted_transactions_are_on_disk_below_the_recovery_points(disk: MemoryFileSystem) -> None:
+    query = Query.on(disk).start()
+    query.abort_batch(0)
+    query.run_batch(0)
+    with manage(disk.crash(0, unsynced="lost")) as manager:
+        for partition in PARTITIONS:
+            assert len(manager.open_log(*partition).segments.active.txn_index.entries) == 1
+
+
 def test_snapshots_and_checkpoints_that_cannot_be_written_stop_nothing(
     faulty: tuple[FaultyFileSystem, Query],
 ) -> None:
