@@ -280,16 +280,17 @@ class CommitLog:
     def _save(self, state: State) -> None:
         number = state.number
         try:
-            self.store.put_new(checkpoint_key(number), encode_checkpoint(state))
-        except ObjectStoreError as error:
-            if not isinstance(error, ObjectExistsError):
-                logger.warning("no checkpoint of commit %s was written: %s", number, error)
+            try:
+                self.store.put_new(checkpoint_key(number), encode_checkpoint(state))
+            except ObjectStoreError as error:
+                if not isinstance(error, ObjectExistsError):
+                    logger.warning("no checkpoint of commit %s was written: %s", number, error)
+            try:
+                self.store.put(NEWEST, json.dumps({"n": number}).encode())
+            except ObjectStoreError as error:
+                logger.warning("the hint to checkpoint %s was not written: %s", number, error)
         finally:
             self._is_saving = False
-        try:
-            self.store.put(NEWEST, json.dumps({"n": number}).encode())
-        except ObjectStoreError as error:
-            logger.warning("the hint to checkpoint %s was not written: %s", number, error)
 
     def _attempts(self) -> Attempts:
         return Attempts(self._patience, self._clock, self._random)
