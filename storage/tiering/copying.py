@@ -99,9 +99,11 @@ class _Tiering:
     def _note_start(self) -> None:
         """Adds the log start to a checkpoint that was lost: what the tier has must not count as deleted."""
         log, there = self._log, self._finished()
-        if there and there[0].start_offset < log.segments.first.base_offset and not log.checkpoints.notes_start():
-            log.checkpoints.note_start(there[0].start_offset)
-            log.delete_records(there[0].start_offset)
+        first = log.segments.first.base_offset
+        if there and first and not log.checkpoints.notes_start():
+            start = min(there[0].start_offset, first)  # the tier need not have anything below the first segment
+            log.checkpoints.note_start(start)
+            log.delete_records(start)
 
     # Copying
 

@@ -230,6 +230,26 @@ def test_a_lost_checkpoint_of_log_starts_costs_no_record_of_the_tier(
     assert tier.local_rows() == []
 
 
+@pytest.mark.parametrize("spoil", [without_checkpoint, with_damaged_checkpoint])
+def test_a_lost_checkpoint_leaves_no_local_segments_for_ever_if_the_tier_begins_with_them(
+    spoil: Callable[[MemoryFileSystem], None],
+) -> None:
+    tier = Tier(disk_with(4))
+    with manager_of(tier.disk) as manager:
+        list(delete_records(manager, {PLACE: 2}))
+    tier.retain()
+    assert tier.local_rows()[0] == (2, b"2")
+    spoil(tier.disk)
+    tier.copy()
+    tier.copy()  # finds what the tier has by now
+    with manager_of(tier.disk) as manager:
+        with manager.open_reader(*PLACE, reports_remote=False) as reader:
+            assert (reader.log_start_offset, reader.remote) == (2, None)
+        alter_configs(manager, "t", {"local.retention.ms": "1"})
+    tier.retain(days_later=1)
+    assert tier.local_rows() == [(4, b"4")]
+
+
 @pytest.mark.parametrize("offset", [2, 4, 5, -1])
 def test_records_that_only_the_tier_has_are_deleted_by_the_command_too(offset: int) -> None:
     tier = Tier(disk_with(4, local_retention_ms="1"))
