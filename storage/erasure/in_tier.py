@@ -110,8 +110,9 @@ class TierCopies:
 
     def _is_of_segment(self, copy: SegmentMetadata, offsets: range) -> bool:
         """Whether a copy has records of one segment only; its offsets may include those of empty segments beside it."""
-        others = [segment for segment, _ in self._segments(copy) if segment.size and segment.base_offset not in offsets]
-        return _overlap(copy, offsets) and self._is_here(copy) and not others
+        if not _overlap(copy, offsets) or not self._is_here(copy):  # first: a log may have thousands of copies
+            return False
+        return not any(segment.size and segment.base_offset not in offsets for segment, _ in self._segments(copy))
 
     def _is_free(self, copy: SegmentMetadata) -> bool:
         """Whether a copy has no erased record."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.legacy import v1
 from pyspark_commitlog.storage.maintenance.run import ConfigOverrides
 from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
+from pyspark_commitlog.storage.segment.writer import LogSegment
 from pyspark_commitlog.storage.tiering.copying import due_segments
 from pyspark_commitlog.storage.tiers.address import tier_address
 from pyspark_commitlog.storage.tiers.files.filesystem import TieredFiles
-from pyspark_commitlog.storage.tiers.metadata_records import SegmentState
+from pyspark_commitlog.storage.tiers.metadata_records import SegmentMetadata, SegmentState
 from pyspark_commitlog.storage.tiers.opening import open_tier
 from tests.storage.tiering.test_copying import DAY_MS, TIERED, Rows, Tier, manager_of
 from tests.support.clock import ManualClock
@@ -232,6 +233,22 @@ def test_no_copy_of_a_broker_is_marked(site: Site) -> None:
         done = one_log.erase(log, KeyFinder(AskedKeys(frozenset([ANN]))), "a test", copies)
     assert [(each.first_offset, each.is_deleted_next) for each in done.in_tier] == [(2, False), (6, False)]
     assert [*site.states().values()] == [FINISHED] * 4
+
+
+def test_copies_of_other_segments_are_not_compared_with_the_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of segments and copies, each with each takes hours, and maintenance is locked out."""
+    site.copy()
+    compared, segments = list[int](), TierCopies._segments
+
+    def counted(self: TierCopies, copy: SegmentMetadata) -> Iterator[tuple[LogSegment, range]]:
+        compared.append(copy.start_offset)
+        return segments(self, copy)
+
+    monkeypatch.setattr(TierCopies, "_segments", counted)
+    with manager_of(site.disk) as manager:
+        TierCopies(manager, manager.open_log(*PLACE), PLACE).drop(range(2, 4))
+    assert compared == [2]
+    assert [*site.states().values()].count(FINISHED) == 3
 
 
 def test_a_damaged_segment_keeps_its_copy(site: Site) -> None:
