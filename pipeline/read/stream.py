@@ -28,7 +28,7 @@ from ...storage import (
     made_again,
     remote_offsets,
 )
-from ..rows.offsets import Ends, Logs, Offsets, offsets_from_nested, offsets_to_nested, warn_of_remote
+from ..rows.offsets import AtOffsets, Ends, Logs, Offsets, offsets_from_nested, offsets_to_nested, warn_of_remote
 from ..rows.read_mode import ReadMode
 from ..rows.topic_ids import ids_in, with_ids
 from ..workers.border import errors_end_here
@@ -170,6 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is.
         """
         self._begin()
+        asked = self._asked_starts() if start is None and not self._planned else {}
         start = self._planned if start is None else start
         if start == UNDECIDED:
             self._latest = self._initial_offsets()
@@ -178,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ids = {**ids_in(start), **seen.ids}
         begun = self._same(_offsets(start), ids_in(start), seen.ids)
         self._commit(begun)
-        self._latest = {each: state.latest(begun.get(each)) for each, state in seen.states.items()}
+        self._latest = {each: state.latest(begun.get(each, asked.get(each))) for each, state in seen.states.items()}
         if limit is None or isinstance(limit, ReadAllAvailable):
             return self._nested(self._latest, ids)
         begins = {each: state.begin(begun.get(each)) for each, state in seen.states.items()}
@@ -187,6 +188,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is None and self._delay.must_wait(sum(waiting.values()), limits, self._now_ms()):
             return start
         return self._nested(self._latest | self._limited(begins, waiting, limits), ids)
+
+    def _asked_starts(self) -> Offsets:
+        """Returns the offsets at which the options begin a query: they may be above the first open transaction."""
+        return self._options.starting.offsets if isinstance(self._options.starting, AtOffsets) else {}
 
     def reportLatestOffset(self) -> Nested | None:  # noqa: N802
         return offsets_to_nested(self._latest) if self._latest else None

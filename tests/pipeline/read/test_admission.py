@@ -12,7 +12,9 @@ from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
 from pyspark_commitlog.pipeline.read.admission import check_served
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import UNDECIDED
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.storage import InvalidConfigError, LogManager
+from pyspark_commitlog.storage.format.v2 import BatchFields, encode
+from tests.support.logs.building import records
 
 
 def write(log: Path, *values: str) -> None:
@@ -66,6 +68,21 @@ def test_a_query_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     checkpoint = {"t": {"0": 1}}
     reader = reader_of(tmp_path / "log")
     assert values(reader, checkpoint, reader.latestOffset()) == [b"b"]
+
+
+def test_a_query_that_begins_within_an_open_transaction_waits_for_its_end(tmp_path: Path) -> None:
+    """Its first micro-batch must not end below its beginning: the end is in the checkpoint, for all later starts."""
+    write(tmp_path / "log", "a", "b")
+    with LogManager.open(str(tmp_path / "log")) as manager:
+        log = manager.open_log("t", 0)
+        fields = BatchFields(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append(encode(records([b"x", b"y"]), fields))
+        assert (log.last_stable_offset, log.log_end_offset) == (2, 4)
+    reader = reader_of(tmp_path / "log", startingOffsets='{"t": {"0": 4}}')
+    end = reader.latestOffset()
+    assert values(reader, reader.initialOffset(), end) == []
+    again = reader_of(tmp_path / "log", startingOffsets='{"t": {"0": -2}}')
+    assert values(again, again.initialOffset(), again.latestOffset()) == [b"a", b"b"]
 
 
 def test_a_group_shows_what_was_read_when_the_next_micro_batch_is_planned(tmp_path: Path) -> None:
