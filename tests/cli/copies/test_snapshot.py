@@ -52,7 +52,8 @@ def test_json_describes_the_snapshot(directory: Path, tmp_path: Path) -> None:
 
 def test_restore_prints_the_progress_of_writers_and_warns_of_newer_checkpoints(directory: Path, tmp_path: Path) -> None:
     with LogManager.open(str(directory)) as manager:
-        GroupOffsets(manager).commit("ingest", {("__sink.orders", 0): CommittedOffset(4, "{}")})
+        of_many_partitions = {("__sink.orders", number): CommittedOffset(4, "{}") for number in range(2)}
+        GroupOffsets(manager).commit("ingest", of_many_partitions)
     commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap")
     restore = ("restore", "--from", tmp_path / "snap", "--log-dir", tmp_path / "again")
     (writer,) = json.loads(commitlog(*restore, "--json", "--dry-run").stdout)["writers"]
