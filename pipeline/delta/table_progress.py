@@ -11,13 +11,16 @@ query committed nothing. Where the query itself is not known, only Delta's rule 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from ...storage import InvalidConfigError, ProgressMismatchError
+from ...storage import InvalidConfigError, ProgressMismatchError, local_path, made_again
 from ..write.exactly_once.checkpoint import LocalCheckpoint
 from ..write.exactly_once.progress import Run
+from .provenance.commits import local_commits, local_version, newest_recorded
 from .provenance.next_offsets import NextOffsets
 
 _QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
@@ -130,16 +133,23 @@ class TableProgress:
     def _id(self) -> tuple[str, str]:
         return self._path, self._run.app_id
 
+    def _recorded(self) -> NextOffsets | None:
+        with suppress(InvalidConfigError):  # not a local path
+            folder = Path(local_path(self._path))
+            newest = local_version(folder)
+            return None if newest is None else newest_recorded(local_commits(folder, newest))
+        return None
+
     def check_there(self, rows: DataFrame, following: NextOffsets | None) -> None:
         """Raises ProgressMismatchError if a repeated micro-batch is another one than the table has.
 
-        The table lacks some of ``rows``, which are the batch's now; or it has rows at or above ``following``, the next
-        offsets by the batch's plan, which the next micro-batch would add again.
+        The table lacks some of ``rows``, which are the batch's now. Or the newest commit with rows, of a table on a
+        local disk, recorded larger offsets than ``following``, the next ones by the batch's plan: the next
+        micro-batch would add the rows in between again.
         """
         ends, wanted = (ends_of(each) for each in (rows.sparkSession.read.format("delta").load(self._path), rows))
         missing = {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}
-        after = _by_number(following)
-        beyond = {part: offset for part, offset in ends.items() if offset >= after.get(part, offset + 1)}
+        beyond = beyond_plan(following, self._recorded()) if following is not None else {}
         if missing or beyond:
             what = f"the table lacks {_listed(missing)}" if missing else f"the table has {_listed(beyond)} already"
             raise ProgressMismatchError(
@@ -154,12 +164,16 @@ def ends_of(rows: DataFrame) -> dict[int, int]:
     return dict(map(tuple, rows.groupBy("_partition").agg(F.max("_offset")).collect()))
 
 
-def _by_number(following: NextOffsets | None) -> dict[int, int]:
-    """Returns the largest next offset of each partition number, should a query read several topics."""
-    found: dict[int, int] = {}
-    for partition, offset in following.known.offsets.items() if following else ():
-        found[partition.partition] = max(offset, found.get(partition.partition, 0))
-    return found
+def beyond_plan(following: NextOffsets, recorded: NextOffsets | None) -> dict[int, int]:
+    """Returns the largest offset of each partition of the same topics that a table has although it is to follow."""
+    if recorded is None:
+        return {}
+    others = made_again(recorded.known.ids, following.known.ids)
+    return {
+        partition.partition: offset - 1
+        for partition, offset in recorded.known.offsets.items()
+        if partition.topic not in others and offset > following.known.offsets.get(partition, offset)
+    }
 
 
 def _listed(offsets: Mapping[int, int]) -> str:

@@ -10,7 +10,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog.pipeline.delta.provenance.next_offsets import NextOffsets
+from pyspark_commitlog.pipeline.delta.table_progress import beyond_plan
 from pyspark_commitlog.pipeline.delta.tables import starting_offsets, table_sink
+from pyspark_commitlog.pipeline.rows.topic_ids import KnownOffsets
+from pyspark_commitlog.storage import TopicPartition
 from tests.pipeline.delta.table_topics import Pair, Topic, rows, run
 from tests.support.logs.directories import directory_with_internal_topics
 
@@ -149,3 +153,16 @@ def test_two_calls_for_two_halves_of_a_batch_are_refused(topic: Topic, path: str
         run(topic.stream(), in_halves(*sinks[:2]), tmp_path / "checkpoint")
     run(topic.stream(), in_halves(*sinks[1:]), tmp_path / "checkpoint")
     assert offsets(topic, path) == [0, 1, 2]
+
+
+def test_only_larger_offsets_of_the_same_topic_are_beyond_a_plan() -> None:
+    """A table may have rows of several topics, and of one that was deleted and made again."""
+
+    def next_offsets(offset: int, topic: str = "t", id_: str = "a") -> NextOffsets:
+        return NextOffsets(KnownOffsets({TopicPartition(topic, 0): offset}, {topic: id_}))
+
+    assert beyond_plan(next_offsets(5), next_offsets(8)) == {0: 7}
+    assert beyond_plan(next_offsets(5), next_offsets(5)) == {}
+    assert beyond_plan(next_offsets(5), next_offsets(8, topic="u")) == {}
+    assert beyond_plan(next_offsets(5), next_offsets(8, id_="b")) == {}
+    assert beyond_plan(next_offsets(5), None) == {}
