@@ -115,6 +115,7 @@ class GroupCoordinator:
             in_use=in_use,
         )
         self._loading: set[int] = set()  # partitions that are being read, or whose read will be repeated
+        self._failed: set[int] = set()  # partitions whose last read failed
         self._said = Said(logger)
         rebalancing = Rebalancing(self._groups)
         self.consumers = Consumers(self._groups, GroupTimes(config, settings_of), rebalancing, self._restore_all)
@@ -168,6 +169,8 @@ class GroupCoordinator:
         if unread:
             run_later(self._groups.home, READ_AGAIN_MS, partial(self._load_again, unread))
         self._loading -= homes - unread
+        self._groups.unreadable = self._groups.unreadable - homes | unread & self._failed
+        self._failed = self._failed - homes | unread
         came = homes & self._groups.homes.own() - self._groups.loaded - unread
         self._restore_all(contents, came)
         self._groups.loaded |= came
@@ -240,7 +243,8 @@ class GroupCoordinator:
     ) -> None:
         """Calls ``done`` with all groups, sorted by name; with ``states`` or ``types``, only those; case is ignored.
 
-        While groups are being loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, and there are no groups.
+        While groups are being loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, and there are no groups. Those of a
+        partition that could not be read twice in a row are left out.
         """
         error = self._groups.check_all()
         wanted, of_types = {each.lower() for each in states}, {each.lower() for each in types}

@@ -50,6 +50,7 @@ class Groups:
     by_name: dict[str, Group] = field(default_factory=dict)  # with members or a generation, not only offsets
     consumers: dict[str, ConsumerGroup] = field(default_factory=dict)  # groups of Kafka 4, which are not in ``by_name``
     loaded: set[int] = field(default_factory=set)  # partitions whose groups are in ``by_name``
+    unreadable: set[int] = field(default_factory=set)  # partitions that could not be read twice in a row
     reading: set[str] = field(default_factory=set)  # groups that must be read again, after a write failed
     catalog: Callable[[], Catalog] = dict  # the topics that groups of Kafka 4 can read
     is_stopped: bool = False
@@ -77,10 +78,14 @@ class Groups:
         return ErrorCode.none if is_known else ErrorCode.coordinator_load_in_progress
 
     def check_all(self) -> ErrorCode:
-        """Returns the error if this node cannot answer for all of its groups now, else ``ErrorCode.none``."""
+        """Returns the error if this node cannot answer for all of its groups now, else ``ErrorCode.none``.
+
+        Groups that may stay unreadable do not count: clients would ask for the others in vain, for ever.
+        """
         if self.is_stopped:
             return ErrorCode.coordinator_not_available
-        return ErrorCode.none if self.homes.own() <= self.loaded else ErrorCode.coordinator_load_in_progress
+        is_loading = self.homes.own() - self.loaded - self.unreadable
+        return ErrorCode.coordinator_load_in_progress if is_loading else ErrorCode.none
 
     def write_record(self, group: Group, value: GroupMetadataValue, done: Written) -> None:
         """Stores a group; if another coordinator has stored it since it was read, the error is GroupChangedError."""

@@ -132,6 +132,15 @@ def test_groups_in_other_partitions_are_served_at_once() -> None:
     assert listed(bench) == sorted(NAMES.values())
 
 
+def test_groups_that_stay_unreadable_do_not_hide_the_others() -> None:
+    bench = loading(two_partitions(), reading(0, lasting=True), homes=Homes(lambda: 2))
+    assert listed(bench) is LOADING
+    bench.home.advance(READ_AGAIN_MS)
+    assert listed(bench) == [NAMES[1]]
+    assert bench.commit(9, group=NAMES[0]) is LOADING
+    assert deleted(bench, NAMES[0]) is LOADING
+
+
 def test_a_mistake_of_ours_in_one_partition_leaves_the_other_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = two_partitions()
     with monkeypatch.context() as patched:
