@@ -82,7 +82,7 @@ class TierCopies:
         *,
         is_ours: bool = True,
     ) -> None:
-        """``is_ours``: False for a broker's topic, whose segments nobody would copy again: no copy is marked."""
+        """``is_ours``: False for a topic whose segments nobody would copy again, as a broker's: no copy is marked."""
         self._metadata, self._log, self._earlier, self._is_ours = MetadataTopic(manager), log, earlier, is_ours
         topic_id = topic_ids(manager, [partition]).get(partition.topic)
         self._place = None if topic_id is None else TopicIdPartition(partition.topic, topic_id, partition.partition)

@@ -154,7 +154,8 @@ def _erase(run: MaintenanceRun, keys: AskedKeys | None, task: ErasureTask) -> Er
     else:
         with run.manager() as manager:
             log = manager.open_log(*partition.key, partition.config)
-            copies = TierCopies(manager, log, partition.key, task.earlier, is_ours=partition.is_ours)
+            is_copied = partition.is_ours and not partition.config.remote_log_copy_disable
+            copies = TierCopies(manager, log, partition.key, task.earlier, is_ours=is_copied)
             done = patiently(run, log, lambda: erase(log, finder, run.holder, copies))
             elsewhere = tuple(_elsewhere(manager, partition, done))
     sought = task.erased or ErasedKeys(_given(keys))

@@ -235,6 +235,15 @@ def test_no_copy_of_a_broker_is_marked(site: Site) -> None:
     assert [*site.states().values()] == [FINISHED] * 4
 
 
+def test_no_copy_is_marked_while_copies_are_turned_off(site: Site) -> None:
+    """The tier would lose what nobody copies to it again, and retention would wait for that for ever."""
+    site.copy()
+    with manager_of(site.disk) as manager:
+        alter_configs(manager, "t", {"remote.log.copy.disable": "true"})
+    assert spans(site.erase()) == [(2, 3, False), (6, 7, False)]
+    assert [*site.states().values()] == [FINISHED] * 4
+
+
 def test_copies_of_other_segments_are_not_compared_with_the_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """With thousands of segments and copies, each with each takes hours, and maintenance is locked out."""
     site.copy()
