@@ -11,6 +11,7 @@ T = TypeVar("T")
 
 Frame = bytes | bytearray | memoryview  # of bytes: a request or an answer, without its length
 
+STRING_BYTES_MAX = 2**15 - 1
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{kind}") for kind in "bhiq")
 _FLOAT64 = struct.Struct(">d")
 VARINT_BYTES_MAX = 5  # of an unsigned varint of 32 bits
@@ -92,10 +93,12 @@ class RequestReader:
         return UUID(bytes=bytes(self._take(16)))
 
     def string(self) -> str | None:
-        """Reads a text; None for null."""
+        """Reads a text; None for null. As in Kafka, it has 32,767 bytes at most, whatever its length could say."""
         length = self._uvarint() - 1 if self._is_flexible else self.int16()
         if length < 0:
             return None
+        if length > STRING_BYTES_MAX:
+            raise MalformedRequestError(f"a text has {length} bytes, of at most {STRING_BYTES_MAX}")
         try:
             return str(self._take(length), "utf-8")
         except UnicodeDecodeError as error:

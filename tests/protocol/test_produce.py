@@ -63,6 +63,15 @@ def test_a_varint_that_ends_too_early_is_malformed(data: bytes) -> None:
         RequestReader(memoryview(data), 0, is_flexible=True)._uvarint()
 
 
+def test_a_text_is_no_longer_than_a_log_can_store() -> None:
+    """Its length could say more in flexible versions, but no record of a group has room for that."""
+    text = b"x" * 40_000
+    assert RequestReader(memoryview(b"\x80\x80\x02" + text), 0, is_flexible=True).string() == "x" * 32_767
+    for length in (b"\x81\x80\x02", b"\xff\xff\xff\xff\x07"):
+        with pytest.raises(MalformedRequestError):
+            RequestReader(memoryview(length + text), 0, is_flexible=True).string()
+
+
 FLEXIBLE = APIS[ApiKey.PRODUCE].flexible_from
 NAMES = st.text(st.characters(codec="utf-8"), max_size=249)
 RECORDS = st.one_of(st.none(), st.binary(max_size=300), st.integers(2**14 - 3, 2**14 + 3).map(bytes))
