@@ -12,6 +12,7 @@ import ssl
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
 from threading import Event
 from typing import Any, NamedTuple, Protocol
 from urllib.error import URLError
@@ -193,7 +194,7 @@ class UrlKeys:
         try:
             self._keys = parse_keys(self._fetch(self._url))
             self._failures = 0
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             if not self._failures:
                 reason = error.reason if isinstance(error, URLError) else error
                 logger.error("%s: the keys for OAUTHBEARER cannot be read, the old ones stay: %s", self._url, reason)

@@ -171,6 +171,9 @@ def test_keys_from_a_url_are_read_again_for_a_key_that_nobody_knows() -> None:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if served[-1] == b"no HTTP":
+                self.wfile.write(b"no HTTP\r\n\r\n")
+                return
             self.send_response(200)
             self.end_headers()
             self.wfile.write(served[-1])
@@ -187,9 +190,11 @@ def test_keys_from_a_url_are_read_again_for_a_key_that_nobody_knows() -> None:
             served.append(second.jwks().replace('"r"', '"new"').encode())
             assert not keys.find("new", "RS256")
             soon(lambda: bool(keys.find("new", "RS256")))
-            served.append(b"damaged")
-            keys._refresh()
-            assert keys.find("new", "RS256")  # the old ones stay
+            for wrong in (b"damaged", b"no HTTP"):
+                served.append(wrong)
+                keys._refresh()
+                assert keys.find("new", "RS256")  # the old ones stay
+            assert keys._failures == 2
             assert found.key.public_numbers() == first.rsa.public_key().public_numbers()
         finally:
             keys.stop()
