@@ -274,14 +274,15 @@ class Gateway:
     ) -> Terms:
         """Returns the terms of a listener. ``own``: settings of this node.
 
-        ``tls``: used if these settings have no valid certificate.
+        ``tls``: used if these settings have no valid certificate. Raises InvalidConfigError if there is none then.
         """
         if listener.has_tls:
             try:
                 tls = made_tls(for_listener(config, own, listener))
             except InvalidConfigError as error:
+                if tls is None:  # with others, this listener might let in clients that it must refuse
+                    raise
                 logger.error("listener %s keeps the certificates that it has: %s", listener.name, error)
-                tls = tls or made_tls(self.config)
         login_bytes_max = self.config.sasl_server_max_receive_size if listener.has_sasl else None
         return Terms(listener.name, tls=tls, login_bytes_max=login_bytes_max)
 

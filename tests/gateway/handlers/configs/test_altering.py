@@ -15,7 +15,7 @@ import trustme
 
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.apis import ApiKey
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import InvalidConfigError, LogManager
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
 from tests.support.waiting import soon
@@ -193,6 +193,9 @@ def test_a_listener_gets_another_certificate_without_a_restart(tmp_path: Path) -
                 pass
             with pytest.raises(ssl.SSLCertVerificationError), handshake(gateway, old):
                 pass
+    (tmp_path / "new.pem").unlink()  # with the node's certificate, it might let in whom its own settings refuse
+    with pytest.raises(InvalidConfigError, match=r"new\.pem.*No such file"), serving(tmp_path / "log", **settings):
+        pass
 
 
 def has_joined(client: WireClient, beat: dict[str, Any]) -> bool:
