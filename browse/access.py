@@ -59,22 +59,22 @@ class Guard:
         if not self._config.token and not _is_of_this_machine(request.headers):
             # Another site could point its name here, and its page could then read the answer.
             return PlainTextResponse("This name is not that of this machine: open the page at 127.0.0.1.\n", 421)
-        allowed = ("GET", "HEAD", "POST") if request.url.path == LOGIN else ("GET", "HEAD")
+        allowed = ("GET", "HEAD", "POST") if _path(request) == LOGIN else ("GET", "HEAD")
         if request.method not in allowed:
             return PlainTextResponse("The page is read only.\n", 405, {"Allow": ", ".join(allowed)})
         return None
 
     async def _login(self, request: Request) -> Response | None:
         """Returns the answer to a person who has not logged in; None for others."""
-        if not self._config.token or request.url.path.startswith(STATIC):
+        if not self._config.token or _path(request).startswith(STATIC):
             return None
         if request.method == "POST":
             return await self._logged_in(request)
-        if request.url.path == LOGIN or self._is_known(request.headers):
+        if _path(request) == LOGIN or self._is_known(request.headers):
             return None
         if request.headers.get("authorization"):
             return PlainTextResponse("The token is wrong.\n", 401)
-        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        here = _path(request) + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{LOGIN}?to={quote(here, safe='')}", 303)
 
     async def _logged_in(self, request: Request) -> Response:
@@ -96,6 +96,11 @@ class Guard:
         if scheme.lower() == "bearer":
             return hmac.compare_digest(given.strip().encode(), self._config.token.encode())
         return hmac.compare_digest(_cookie(headers).encode(), self._session.encode())
+
+
+def _path(request: Request) -> str:
+    """Returns the path that the routes see; that of ``request.url`` may be made from the header Host."""
+    return str(request.scope["path"])
 
 
 def own_path(to: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
+from starlette.datastructures import URL
+from starlette.requests import Request
 
 from pyspark_commitlog.browse.access import COOKIE, HEADERS, own_path
 from pyspark_commitlog.browse.config import BrowseConfig
@@ -51,6 +53,13 @@ def test_without_a_token_every_page_leads_to_the_login(guarded: Visitor) -> None
     login = guarded.get(answer.headers["location"])
     assert (login.status, "Token" in login.text, "/log" in login.text) == (200, True, False)
     assert guarded.get("/static/style.css").status == 200
+
+
+def test_only_the_path_that_is_served_decides(guarded: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starlette once made the path of a request's URL from the header Host, too."""
+    monkeypatch.setattr(Request, "url", URL("http://x/static/?/topics/orders"))
+    answer = guarded.get("/topics/orders", Host="x/static/?")
+    assert (answer.status, answer.headers["location"].partition("?")[0]) == (303, "/login")
 
 
 def test_a_login_leads_back_and_its_cookie_opens_the_pages(guarded: Visitor) -> None:
