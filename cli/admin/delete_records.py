@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,7 +66,7 @@ def _parsed(path: Path) -> dict[storage.TopicPartition, int]:
     try:
         content = json.loads(path.read_text())
         rows = [
-            (storage.TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
+            (storage.TopicPartition(str(row["topic"]), _whole(row, "partition")), _whole(row, "offset"))
             for row in content["partitions"]
         ]
         version = content.get("version", 1)
@@ -83,3 +84,11 @@ def _parsed(path: Path) -> dict[storage.TopicPartition, int]:
         twice = sorted(partition for partition, count in counts.items() if count > 1)
         fail(f"{path}: more than one offset for {', '.join(map(str, twice))}; give one for each")
     return parsed
+
+
+def _whole(row: Mapping[str, Any], field: str) -> int:
+    """Returns a number of a row. Raises ValueError for any other value: a deletion must not go by a rounded one."""
+    found = row[field]
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise ValueError(f"field {field!r} is {json.dumps(found)}, not a whole number")
+    return found

@@ -60,6 +60,16 @@ def test_files_that_kafka_refuses_are_refused_before_anything_is_deleted(name: s
     assert "offsets.json" in done.stderr
 
 
+@pytest.mark.parametrize(("partition", "to"), [("0.9", "2"), ("0", "2.9"), ("true", "2"), ("0", "true"), ('"0"', "2")])
+def test_numbers_that_are_not_whole_are_refused(partition: str, to: str, directory: Path) -> None:
+    content = f'{{"partitions": [{{"topic": "orders", "partition": {partition}, "offset": {to}}}]}}'
+    done = delete(directory, content)
+    assert (done.code, done.stdout) == (1, "")
+    assert "not a whole number" in done.stderr
+    starts = commitlog("offsets", "--log-dir", directory, "--topic", "orders", "--time", "-2").stdout
+    assert "orders:0:0" in starts.splitlines()
+
+
 def test_a_dry_run_prints_the_same_and_changes_nothing(directory: Path) -> None:
     before = kafka_said.contents(directory)
     asked = offsets(("orders", 0, 3), ("orders", 1, -1), ("customers", 0, 1))
