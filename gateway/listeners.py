@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..storage import Address, InvalidConfigError, parse_address
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 EVERYWHERE = ("", "0.0.0.0", "::")
+_HOSTS_KNOWN = 10_000
 
 
 class Listener(NamedTuple):
@@ -98,7 +101,18 @@ def parse_address_limits(key: str, given: str) -> dict[str, int]:
 def limits_of_addresses(limits: Mapping[str, int]) -> dict[str, int]:
     """Returns the limits by address, for those that are given by name. Raises OSError for a name without an address."""
     return {
-        str(address[0]): limit
+        canonical_host(str(address[0])): limit
         for host, limit in limits.items()
         for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     }
+
+
+@lru_cache(_HOSTS_KNOWN)
+def canonical_host(host: str) -> str:
+    """Returns one spelling for all spellings of an address; other texts as they are."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)

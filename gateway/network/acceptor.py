@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from threading import Event
 
+from ..listeners import canonical_host
 from ..threads.counted import Counted
 from ..threads.kept import KeptThread
 from .limits.admission import Admission
@@ -55,7 +56,7 @@ class Acceptor:
                 self._stopped.wait(RETRY_S)
                 continue
             self._stopped.wait(self._admission.delay_s())
-            host = str(address[0])
+            host = canonical_host(str(address[0]))  # also of IPv4 clients at an address of IPv6
             limit = self._admission.refuses(host)
             if limit is not None:
                 self._counted.warn((host, limit), f"{host}: closed, because the limit {limit} is reached")

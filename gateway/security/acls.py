@@ -5,16 +5,15 @@ The numbers are those of the protocol (``ResourceType``, ``PatternType``, ``AclO
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import NamedTuple, Self
+
+from ..listeners import canonical_host
 
 ANY_NAME = ANY_HOST = "*"
 CLUSTER_NAME = "kafka-cluster"
 EVERY_USER = "User:*"
-_HOSTS_KNOWN = 10_000
 
 
 class _Code(IntEnum):
@@ -193,14 +192,3 @@ def is_match(pattern: Pattern, name: str) -> bool:
     if pattern.pattern_type is PatternType.PREFIXED:
         return name.startswith(pattern.name)
     return pattern.name in (name, ANY_NAME)
-
-
-@lru_cache(_HOSTS_KNOWN)
-def canonical_host(host: str) -> str:
-    """Returns one spelling for all spellings of an address; other texts as they are."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)

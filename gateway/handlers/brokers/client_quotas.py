@@ -12,6 +12,7 @@ from typing import Any
 from ....protocol.bodies import ErrorCode
 from ....protocol.errors import RequestError
 from ...context import Context
+from ...listeners import canonical_host
 from ...quotas.entities import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -127,7 +128,7 @@ def _address(names: Mapping[str, str | None]) -> str | None:
     if len(names) > 1:
         raise RequestError(ErrorCode.invalid_request, "Invalid quota entity combination: ip with another type")
     try:
-        return None if name is None else str(ip_address(name))
+        return None if name is None else canonical_host(str(ip_address(name)))
     except ValueError:
         raise RequestError(ErrorCode.invalid_request, f"{name} is not a valid IP address") from None
 
