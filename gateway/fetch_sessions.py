@@ -27,6 +27,7 @@ INITIAL, FINAL = 0, -1  # epochs of requests that name all partitions: to begin 
 EVICTION_S = 120.0  # ``min.incremental.fetch.session.eviction.ms`` of Kafka's ``FetchSession``
 INT32_MAX = 2**31 - 1
 PARTITIONS_MAX = 200_000  # of all sessions together, some 60 MB
+NAME_MAX = 249  # characters of a topic; clients choose longer names, which no topic has, and sessions would keep them
 
 Key = tuple[str | UUID, int]  # topic, by name or id, and partition
 
@@ -99,6 +100,9 @@ class FetchSessions:
             raise RequestError(ErrorCode.invalid_fetch_session_epoch)
         if session.by_topic_id != by_topic_id:
             raise RequestError(ErrorCode.fetch_session_topic_id_error)
+        if _has_impossible_names(asked):
+            self._end(session.id, owner)
+            raise RequestError(ErrorCode.fetch_session_id_not_found)
         self._update(session, asked)
         if not session.partitions:
             self._end(session.id, owner)
@@ -139,7 +143,7 @@ class FetchSessions:
         for answer in answers:
             partitions[answer.topic, answer.partition].has_changed(answer)
         with self._guard:
-            if not self._has_room(len(partitions)):
+            if _has_impossible_names(asked) or not self._has_room(len(partitions)):
                 return Sent(answers)
             now_s, number = self._now_s(), self._new_id()
             self._sessions[number] = _Session(number, owner, by_topic_id, now_s, now_s, partitions, watch)
@@ -191,3 +195,7 @@ class FetchSessions:
         while (number := 1 + randbelow(INT32_MAX)) in self._sessions:
             pass
         return number
+
+
+def _has_impossible_names(asked: FetchRequest) -> bool:
+    return any(isinstance(each.topic, str) and len(each.topic) > NAME_MAX for each in asked.partitions)

@@ -178,6 +178,14 @@ def test_all_sessions_together_have_so_many_partitions(
     assert begun(sessions, A, B), "the room is free again"
 
 
+def test_names_that_no_topic_has_are_not_kept(sessions: FetchSessions) -> None:
+    longest, longer = ("x" * 249, 0), ("x" * 250, 0)
+    assert begun(sessions, A, longer) == 0
+    session = begun(sessions, A, longest)
+    assert refused(sessions, asked(1, longer, session=session)) == ErrorCode.fetch_session_id_not_found
+    assert (len(sessions), sessions._partitions) == (0, 0)
+
+
 def test_without_slots_there_are_no_sessions() -> None:
     assert begun(FetchSessions(0), A) == 0
 
