@@ -19,6 +19,7 @@ Copies of what the log has no longer, or has in other segments, are not marked: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 from ..directory.admin import topic_ids
@@ -132,28 +133,23 @@ class TierCopies:
 
     def _segments(self, copy: SegmentMetadata) -> Iterator[tuple[LogSegment, range]]:
         """Yields the segments of the log that have offsets of a copy, each with these offsets."""
-        for segment, next_offset in self._log.segments.with_next_offsets(self._log.log_end_offset):
-            offsets = range(segment.base_offset, next_offset)
-            if _overlap(copy, offsets):
-                yield segment, offsets
+        segments = self._log.segments.reaching(copy.start_offset)  # not all: a log may have thousands, and of copies
+        for segment, following in zip_longest(segments, segments[1:]):
+            stop = self._log.log_end_offset if following is None else following.base_offset
+            offsets = range(segment.base_offset, stop)
+            if not _overlap(copy, offsets):
+                return
+            yield segment, offsets
 
     def _sizes(self, copy: SegmentMetadata) -> Iterator[int]:
         """Yields the bytes that segments of the log have of a copy's offsets."""
         for segment, offsets in self._segments(copy):
             end = copy.end_offset + 1
-            stop = segment.size if end >= offsets.stop else _position(segment, end)
-            yield stop - _position(segment, copy.start_offset)
+            stop = segment.size if end >= offsets.stop else segment.end_below(end)
+            yield stop - segment.end_below(copy.start_offset)
 
     def _all(self) -> Iterable[SegmentMetadata]:
         return () if self._place is None else self._metadata.segments(self._place).values()
-
-
-def _position(segment: LogSegment, offset: int) -> int:
-    """Returns the position of the first batch that reaches an offset; the end if none does."""
-    if offset <= segment.base_offset:
-        return 0
-    found = segment.position_reaching(offset)
-    return segment.size if found is None else found
 
 
 def _overlap(copy: SegmentMetadata, offsets: range) -> bool:

@@ -218,8 +218,7 @@ class LogReader(LogView):
         following = self.segments.higher(segment.base_offset)
         if bound == self._log_end_offset or (following is not None and following.base_offset <= bound):
             return segment.size
-        position = segment.position_reaching(bound)
-        return segment.size if position is None else position
+        return segment.end_below(bound)
 
     def fetch_data(self, segment: LogSegment, window: Window, isolation: Isolation) -> FetchData:
         """Returns the batches of a window, and which of them ``isolation`` shows."""

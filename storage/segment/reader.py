@@ -227,6 +227,13 @@ class SegmentReader(SegmentWalk):
         found = self.find(offset, offset)
         return None if found is None else found.position
 
+    def end_below(self, offset: int) -> int:
+        """The position at which the batches that end below ``offset`` end; the size if no batch reaches it."""
+        if offset <= self.base_offset:
+            return 0
+        found = self.position_reaching(offset)
+        return self.size if found is None else found
+
     def find(self, offset: int, until: int) -> FoundBatch | None:
         """Finds the first batch with a last offset at or above ``offset``; None if there is no such batch.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from ..errors import StorageError
 from ..format.checksums import crc32c
 from ..format.constants import INT32_MAX
@@ -115,7 +113,7 @@ def _without_gaps(pieces: list[Piece], start: int, end: int) -> list[Piece]:
 def _of_segment(segment: LogSegment, start: int, end: int, limit: int) -> Iterator[Piece]:
     """Yields the pieces of a segment's batches that reach ``start`` and begin below ``end``."""
     piece: Piece | None = None
-    begin = _position_reaching(segment, start)
+    begin = segment.end_below(start)
     for window in segment.batches(begin):
         headers = window.headers[window.headers.table["base_offset"] < end]
         if not len(headers):
@@ -136,14 +134,3 @@ def _of_segment(segment: LogSegment, start: int, end: int, limit: int) -> Iterat
         )
     if piece is not None:
         yield piece
-
-
-def _position_reaching(segment: LogSegment, offset: int) -> int:
-    """Returns the position of the first batch that reaches an offset; the end if none does."""
-    if offset <= segment.base_offset:
-        return 0
-    for window in segment.batches(segment.position_before(offset)):
-        rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
-        if len(rows):
-            return window.position + int(window.headers.table["position"][rows[0]])
-    return segment.size
