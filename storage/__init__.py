@@ -189,6 +189,7 @@ if TYPE_CHECKING:
     from .format.files.file_names import (
         LOG_START_OFFSET_CHECKPOINT as LOG_START_OFFSET_CHECKPOINT,
         META_PROPERTIES_FILE as META_PROPERTIES_FILE,
+        TOPIC_LENGTH_MAX as TOPIC_LENGTH_MAX,
         TopicPartition as TopicPartition,
         check_topic_name as check_topic_name,
     )
@@ -387,6 +388,7 @@ if TYPE_CHECKING:
         check_new_name as check_new_name,
         check_not_reserved as check_not_reserved,
         is_reserved as is_reserved,
+        progress_topic as progress_topic,
     )
     from .transactions.abandoned import (
         OpenPartition as OpenPartition,
@@ -627,6 +629,7 @@ else:
             "format.files.file_names": [
                 "LOG_START_OFFSET_CHECKPOINT",
                 "META_PROPERTIES_FILE",
+                "TOPIC_LENGTH_MAX",
                 "TopicPartition",
                 "check_topic_name",
             ],
@@ -772,7 +775,13 @@ else:
                 "segments_of",
             ],
             "tiers.objects": ["open_objects"],
-            "topic_rules": ["SINK_PREFIX", "check_new_name", "check_not_reserved", "is_reserved"],
+            "topic_rules": [
+                "SINK_PREFIX",
+                "check_new_name",
+                "check_not_reserved",
+                "is_reserved",
+                "progress_topic",
+            ],
             "transactions.abandoned": [
                 "OpenPartition",
                 "OpenTransaction",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from .config import LIST, LogConfig, keys_of
 from .errors import InvalidConfigError, InvalidTopicError, TopicExistsError
-from .format.files.file_names import PARTITIONS_MAX, check_topic_name, collides
+from .format.files.file_names import PARTITIONS_MAX, TopicPartition, check_topic_name, collides
 
 # Offsets committed for a topic of this name, plus the topic's own, are the progress of a writer to that topic.
 SINK_PREFIX = "__sink."
@@ -16,6 +16,15 @@ _LISTS = {key.name for key in keys_of(LogConfig).values() if key.kind is LIST}
 def is_reserved(name: str) -> bool:
     """Whether writers keep their progress under this name, as offsets of a group, so that no topic may have it."""
     return name.startswith(SINK_PREFIX)
+
+
+def progress_topic(partition: TopicPartition) -> str | None:
+    """The topic in which a writer has the progress that is committed for a partition of a reserved name.
+
+    None for other offsets, and for those that only have more ends of a topic of many partitions.
+    """
+    topic, number = partition
+    return topic.removeprefix(SINK_PREFIX) if is_reserved(topic) and not number else None
 
 
 def check_not_reserved(name: str) -> None:

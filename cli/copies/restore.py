@@ -122,6 +122,6 @@ def _newest_batches(directory: str) -> Iterator[_NewestBatch]:
         typer.echo(f"cannot show which batches the snapshot has: {error}", err=True)
         return
     for group, offsets in groups.items():
-        for (topic, number), committed in sorted(offsets.items()):
-            if topic.startswith(storage.SINK_PREFIX) and not number:  # others only have more ends
-                yield _NewestBatch(group, topic.removeprefix(storage.SINK_PREFIX), committed.offset - 1)
+        for partition, committed in sorted(offsets.items()):
+            if (topic := storage.progress_topic(partition)) is not None:
+                yield _NewestBatch(group, topic, committed.offset - 1)

@@ -19,7 +19,6 @@ from prometheus_client.registry import Collector
 
 from ...storage import (
     INTERNAL_TOPICS,
-    SINK_PREFIX,
     GroupDescription,
     GroupLags,
     LogFigures,
@@ -31,6 +30,7 @@ from ...storage import (
     location,
     log_figures,
     open_transactions,
+    progress_topic,
 )
 
 logger = logging.getLogger(__name__)
@@ -250,9 +250,9 @@ class _Scrape:
 
     def _add_sinks(self, groups: Iterable[GroupDescription]) -> None:
         for group in groups:
-            for (topic, number), committed in group.offsets.items():
-                if topic.startswith(SINK_PREFIX) and not number:  # others only have more ends
-                    self._gauges.set(SINK_BATCHES, committed.offset, group.name, topic.removeprefix(SINK_PREFIX))
+            for partition, committed in group.offsets.items():
+                if (topic := progress_topic(partition)) is not None:
+                    self._gauges.set(SINK_BATCHES, committed.offset, group.name, topic)
 
     def _read_logs(
         self, lags: GroupLags, consumers: Sequence[Consumer]
