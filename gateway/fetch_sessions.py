@@ -21,13 +21,13 @@ from uuid import UUID
 from ..protocol.bodies import ErrorCode
 from ..protocol.errors import RequestError
 from ..protocol.fetch import NO_SESSION, FetchRequest
+from ..storage import TOPIC_LENGTH_MAX
 from .resting import Answer, Asked, Kept, OfSession, Watch, of_request
 
 INITIAL, FINAL = 0, -1  # epochs of requests that name all partitions: to begin a session, or to have none
 EVICTION_S = 120.0  # ``min.incremental.fetch.session.eviction.ms`` of Kafka's ``FetchSession``
 INT32_MAX = 2**31 - 1
 PARTITIONS_MAX = 200_000  # of all sessions together, some 60 MB
-NAME_MAX = 249  # characters of a topic; clients choose longer names, which no topic has, and sessions would keep them
 
 Key = tuple[str | UUID, int]  # topic, by name or id, and partition
 
@@ -198,4 +198,5 @@ class FetchSessions:
 
 
 def _has_impossible_names(asked: FetchRequest) -> bool:
-    return any(isinstance(each.topic, str) and len(each.topic) > NAME_MAX for each in asked.partitions)
+    """Whether there are names that no topic can have: clients may choose long ones, and a session would keep them."""
+    return any(isinstance(each.topic, str) and len(each.topic) > TOPIC_LENGTH_MAX for each in asked.partitions)

@@ -13,6 +13,7 @@ from ..bucket.clients.transactions import AddedOffsets, ClientTransactions
 from ..bucket.commits.commit import GroupOffset, OffsetsChange
 from ..bucket.commits.state import State
 from ..bucket.commits.transactions import undecided_offsets
+from ..config import INT64_MAX
 from ..directory.manager import LogManager
 from ..errors import LogStoreError, OffsetOutOfRangeError
 from ..format.files.file_names import TopicPartition
@@ -20,7 +21,6 @@ from ..format.internal.internal_topics import OffsetCommitKey, OffsetCommitValue
 from .coordinator_port import Changes, GroupChange, GroupFence, ReadFailures, TransactionalOffsets
 from .offsets import GroupKey, GroupValue, keys_of
 
-NEVER_MS = (1 << 63) - 1  # when offsets expire, whatever the state of their group
 Offsets = dict[str, dict[str, GroupOffset | None]]  # by group and partition; None: deleted
 
 
@@ -99,7 +99,8 @@ class BucketGroups:
         for group, partitions in groups.items():
             for name, each in partitions.items():
                 key = OffsetCommitKey(group, *_partition_of(name))
-                yield key, OffsetCommitValue(each.offset, each.metadata, now_ms, expire_timestamp=NEVER_MS)
+                never_ms = INT64_MAX  # whatever the state of their group
+                yield key, OffsetCommitValue(each.offset, each.metadata, now_ms, expire_timestamp=never_ms)
 
     # Writing
 
