@@ -181,10 +181,10 @@ class ProducerState(NamedTuple):
         is_next = epoch == self.epoch and sequence == self.next_sequence(epoch)
         return is_next and (transactional or not self.in_transaction)
 
-    def batches_with(self, epoch: int, newest: ProducerBatch) -> tuple[ProducerBatch, ...]:
-        """The latest batches of ``epoch`` once this producer has written ``newest`` with it."""
-        kept = self.batches[1 - BATCHES_CACHED :] if self.epoch == epoch else ()
-        return (*kept, newest)
+    def batches_with(self, epoch: int, *newest: ProducerBatch) -> tuple[ProducerBatch, ...]:
+        """The latest batches of ``epoch`` once this producer has written ``newest`` with it, in their order."""
+        kept = self.batches if self.epoch == epoch else ()
+        return (*kept, *newest)[-BATCHES_CACHED:]
 
     def is_earlier(self, epoch: int, last_offset: int) -> bool:
         """Whether a batch of this producer is older than the known ones of the same epoch."""

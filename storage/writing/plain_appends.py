@@ -123,20 +123,11 @@ class PlainAppends:
     def _remember_run(self, first: tables.FoundBatch, newest: Sequence[tables.TakenBatch]) -> None:
         """Notes the newest batches of a producer."""
         known, epoch = self._known(first.producer_id), first.producer_epoch
-        kept = known.batches if known.epoch == epoch else ()
-        written = (
-            ProducerBatch(
-                last_sequence(each.sequence, each.records - 1),
-                each.offset + each.records - 1,
-                each.records - 1,
-                each.max_timestamp,
-            )
-            for each in newest
-        )
+        written = [_remembered(each, each.offset + each.records - 1) for each in newest]
         self._states[first.producer_id] = known._replace(
             epoch=epoch,
             last_timestamp=newest[-1].max_timestamp,
-            batches=(*kept, *written)[-BATCHES_CACHED:],
+            batches=known.batches_with(epoch, *written),
         )
 
     def take(self, batch: PlainBatch) -> int:
@@ -163,16 +154,13 @@ class PlainAppends:
         begins = batch.is_transactional and not known.in_transaction
         if begins:
             self._begun[offset] = batch.producer_id
-        newest = ProducerBatch(
-            last_sequence(batch.sequence, batch.records - 1), last_offset, batch.records - 1, batch.max_timestamp
-        )
         self._states[batch.producer_id] = ProducerState(
             known.producer_id,
             batch.producer_epoch,
             known.coordinator_epoch,
             batch.max_timestamp,
             offset if begins else known.current_txn_first_offset,
-            known.batches_with(batch.producer_epoch, newest),
+            known.batches_with(batch.producer_epoch, _remembered(batch, last_offset)),
         )
 
     def write(self) -> None:
@@ -191,6 +179,13 @@ class PlainAppends:
     def end(self) -> None:
         """Lets others take the lock."""
         self._holding.__exit__(None, None, None)
+
+
+def _remembered(batch: PlainBatch | tables.TakenBatch, last_offset: int) -> ProducerBatch:
+    """Returns what is remembered of a batch of a producer."""
+    return ProducerBatch(
+        last_sequence(batch.sequence, batch.records - 1), last_offset, batch.records - 1, batch.max_timestamp
+    )
 
 
 def begin_plain(log: Log, *, sync: bool) -> PlainAppends | None:

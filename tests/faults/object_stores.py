@@ -150,7 +150,7 @@ FAULTS = [
         "redpanda #3038",
         "Of several batches that are sent again, earlier ones are refused as out of order, and the producer ends.",
         by_itself(test_appends.test_five_batches_of_a_producer_are_recognised),
-        (Mutation("storage.recovery.producer_state:ProducerState.batches_with", "[1 - BATCHES_CACHED :]", "[:0]"),),
+        (Mutation("storage.recovery.producer_state:ProducerState.batches_with", "[-BATCHES_CACHED:]", "[-1:]"),),
     ),
     Fault(
         120,
