@@ -11,16 +11,14 @@ query committed nothing. Where the query itself is not known, only Delta's rule 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from ...storage import InvalidConfigError, ProgressMismatchError, local_path, made_again
+from ...storage import InvalidConfigError, ProgressMismatchError, made_again
 from ..write.exactly_once.checkpoint import LocalCheckpoint
 from ..write.exactly_once.progress import Run
-from .provenance.commits import local_commits, local_version, newest_recorded
+from .provenance.commits import local_commits, local_folder, local_version, newest_recorded
 from .provenance.next_offsets import NextOffsets
 
 _QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
@@ -134,11 +132,9 @@ class TableProgress:
         return self._path, self._run.app_id
 
     def _recorded(self) -> NextOffsets | None:
-        with suppress(InvalidConfigError):  # not a local path
-            folder = Path(local_path(self._path))
-            newest = local_version(folder)
-            return None if newest is None else newest_recorded(local_commits(folder, newest))
-        return None
+        folder = local_folder(self._path)
+        newest = None if folder is None else local_version(folder)
+        return None if folder is None or newest is None else newest_recorded(local_commits(folder, newest))
 
     def check_there(self, rows: DataFrame, following: NextOffsets | None) -> None:
         """Raises ProgressMismatchError if a repeated micro-batch is another one than the table has.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....storage import CorruptionError
+from ....storage import CorruptionError, InvalidConfigError, local_path
 from .next_offsets import NextOffsets
 
 # Operations after which a table has the records that it had, apart from rows that a person deleted or edited.
@@ -51,6 +52,13 @@ def newest_recorded(commits: Iterable[Commit]) -> NextOffsets | None:
         found = NextOffsets.from_json(commit.user_metadata)
         if found is not None or not commit.keeps_rows:
             return found
+    return None
+
+
+def local_folder(table: str) -> Path | None:
+    """Returns the folder of a table at a path; None for one on another file system."""
+    with suppress(InvalidConfigError):
+        return Path(local_path(table))
     return None
 
 

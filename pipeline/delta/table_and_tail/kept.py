@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ....storage import InvalidConfigError, LogManager, NextOffsets, TablesKept, local_path, made_again, topic_ids
+from ....storage import InvalidConfigError, LogManager, NextOffsets, TablesKept, made_again, topic_ids
 from ...rows.topic_ids import KnownOffsets
 from ..parquet_folder import ParquetFolder
-from ..provenance.commits import local_commits, local_version, newest_recorded
+from ..provenance.commits import local_commits, local_folder, local_version, newest_recorded
 from ..provenance.other_log import other_log
 
 
@@ -45,13 +45,13 @@ def known_table(path: str) -> KnownTable:
 
 
 def _folder(path: str) -> Path:
-    try:
-        return Path(local_path(path))
-    except InvalidConfigError:
+    folder = local_folder(path)
+    if folder is None:
         raise InvalidConfigError(
             f"table {path}: only tables on a local file system can be compared with their log without Spark; "
             "topic_table reads others"
-        ) from None
+        )
+    return folder
 
 
 def tables_kept(paths: Sequence[str]) -> TablesKept:

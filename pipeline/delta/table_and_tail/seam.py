@@ -18,12 +18,12 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from ....storage import InvalidConfigError, LogManager, TopicPartition, local_path
+from ....storage import InvalidConfigError, LogManager, TopicPartition
 from ...job.delta_jars import check_delta, check_reachable
 from ...rows.topic_ids import KnownOffsets
 from ..command.words import LOADED_PROPERTY, MODE_PROPERTY, TableMode
 from ..parquet_folder import ParquetFolder
-from ..provenance.commits import Commit, local_commits, local_version, newest_recorded
+from ..provenance.commits import Commit, local_commits, local_folder, local_version, newest_recorded
 from ..provenance.next_offsets import NextOffsets
 from ..provenance.table_serde import Decoding
 from ..table_ends import check_same_log, last_rows
@@ -187,12 +187,7 @@ class PinnedDelta:
 
 def _folder(path: str) -> Path | None:
     """Returns the local folder of a table; None for one on another file system, or of a server of Spark Connect."""
-    if is_remote():
-        return None
-    try:
-        return Path(local_path(path))
-    except InvalidConfigError:
-        return None
+    return None if is_remote() else local_folder(path)
 
 
 def _known_properties(session: SparkSession, path: str, version: int) -> dict[str, str] | None:
