@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ...storage import InvalidConfigError
@@ -23,7 +24,9 @@ __all__ = [
     "check_served",
 ]
 
-if TYPE_CHECKING:
+IS_THERE = find_spec("pyspark.sql.streaming.datasource") is not None
+
+if TYPE_CHECKING or IS_THERE:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
         ReadLimit,
@@ -32,42 +35,27 @@ if TYPE_CHECKING:
         ReadMinRows,
         SupportsTriggerAvailableNow,
     )
-
-    IS_THERE: bool
 else:
-    try:
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-            ReadLimit,
-            ReadMaxBytes,
-            ReadMaxRows,
-            ReadMinRows,
-            SupportsTriggerAvailableNow,
-        )
 
-        IS_THERE = True
-    except ModuleNotFoundError:
-        IS_THERE = False
+    class ReadLimit:
+        """Stands for Spark's class, as the others do, of which Spark 4.1 makes no objects."""
 
-        class ReadLimit:
-            """Stands for Spark's class, as the others do, of which Spark 4.1 makes no objects."""
+    class ReadAllAvailable(ReadLimit): ...
 
-        class ReadAllAvailable(ReadLimit): ...
+    @dataclass
+    class ReadMaxBytes(ReadLimit):
+        max_bytes: int
 
-        @dataclass
-        class ReadMaxBytes(ReadLimit):
-            max_bytes: int
+    @dataclass
+    class ReadMaxRows(ReadLimit):
+        max_rows: int
 
-        @dataclass
-        class ReadMaxRows(ReadLimit):
-            max_rows: int
+    @dataclass
+    class ReadMinRows(ReadLimit):
+        min_rows: int
 
-        @dataclass
-        class ReadMinRows(ReadLimit):
-            min_rows: int
-
-        class SupportsTriggerAvailableNow:
-            """Spark 4.1 gives a query with AvailableNow what its first look finds, and asks no more."""
+    class SupportsTriggerAvailableNow:
+        """Spark 4.1 gives a query with AvailableNow what its first look finds, and asks no more."""
 
 
 def check_served(options: ReadOptions, *, is_there: bool = IS_THERE) -> None:
