@@ -165,7 +165,6 @@ if TYPE_CHECKING:
     from .filesystem.holders import lock_holders as lock_holders
     from .filesystem.local import LocalFileSystem as LocalFileSystem
     from .filesystem.locks import this_process as this_process
-    from .filesystem.open_files import raise_limit_to_highest as raise_limit_to_highest
     from .filesystem.operations import (
         parent_of as parent_of,
         read_file as read_file,
@@ -311,6 +310,10 @@ if TYPE_CHECKING:
     from .node_config import GROUP_KEYS as GROUP_KEYS, NODE_KEYS as NODE_KEYS
     from .paths import is_store_url as is_store_url, local_path as local_path, location as location
     from .prefetch import gathered as gathered, one_ahead as one_ahead
+    from .process import (
+        keep_freed_memory as keep_freed_memory,
+        raise_limit_to_highest as raise_limit_to_highest,
+    )
     from .reading.aborted import Isolation as Isolation
     from .reading.damaged import salvaged_records as salvaged_records
     from .reading.damaged_parts import DamagedPart as DamagedPart, damaged_parts as damaged_parts
@@ -613,7 +616,6 @@ else:
             "filesystem.holders": ["lock_holders"],
             "filesystem.local": ["LocalFileSystem"],
             "filesystem.locks": ["this_process"],
-            "filesystem.open_files": ["raise_limit_to_highest"],
             "filesystem.operations": ["parent_of", "read_file", "write_atomically"],
             "filesystem.port": ["File", "FileSystem", "Lock"],
             "filtering.partitions": ["filter_partitions"],
@@ -713,6 +715,7 @@ else:
             "node_config": ["GROUP_KEYS", "NODE_KEYS"],
             "paths": ["is_store_url", "local_path", "location"],
             "prefetch": ["gathered", "one_ahead"],
+            "process": ["keep_freed_memory", "raise_limit_to_highest"],
             "reading.aborted": ["Isolation"],
             "reading.damaged": ["salvaged_records"],
             "reading.damaged_parts": ["DamagedPart", "damaged_parts"],

@@ -51,6 +51,7 @@ FLOORS = {
         segment dump topic_rules
         format log_lines
         node_config
+        process
         config filesystem prefetch text paths classes extras bytes_read
         file_times
         kernels errors clock verdicts

@@ -13,7 +13,6 @@ import resource
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol, TypeVar
 from weakref import ref
 
@@ -116,16 +115,6 @@ def _raise_limit(needed: int) -> bool:
     if soft != resource.RLIM_INFINITY and soft < needed:  # another thread may have raised it further
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     return True
-
-
-def raise_limit_to_highest() -> None:
-    """Set the soft limit of open files to what the user may have at most, as Java does for a broker.
-
-    Leaves it where the system refuses that.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def advice(needed: int | None = None) -> str:

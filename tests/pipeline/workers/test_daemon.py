@@ -198,29 +198,6 @@ def test_imports_of_a_search_by_time_are_excluded_from_later_collections(spark: 
     assert int(objects) < 20_000, "of 90,000 that came with it"
 
 
-FREEING = """
-import resource
-import numpy as np
-from pyspark_commitlog.pipeline.workers.memory import keep_freed_memory
-
-def faults() -> int:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    room = [np.empty(size, dtype=np.uint8) for size in (31_000_000, 30_000_000)]  # asked for, but not filled
-    arrays = [np.ones(size, dtype=np.uint8) for size in (8_000_000, 7_000_000, 1_000_000, 500_000)]
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-keep_freed_memory()
-print(faults(), faults(), faults())
-"""
-
-
-def test_a_worker_reuses_memory_that_its_last_task_freed() -> None:
-    told = subprocess.run([sys.executable, "-c", FREEING], capture_output=True, text=True, check=True).stdout
-    first, second, third = map(int, told.split())
-    assert first > 100, "16.5 MB are 4,000 pages, or some large and many small ones"
-    assert max(second, third) < first / 20
-
-
 def faults_of_tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Returns the page faults of creating tables one after the other, each in a new thread as in tasks."""
     parts = pa.chunked_array([pa.array([bytes(1000)] * 1000)] * 10)
