@@ -14,6 +14,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, NoReturn
 
@@ -89,6 +90,22 @@ def decompress(codec: int, data: Bytes, *, magic: int = 2, limit: int = DECOMPRE
     if codec not in _DECOMPRESSORS or (codec == Codec.ZSTD and magic < 2):
         raise InvalidRecordError(f"unknown compression type {codec} in message format {magic}")
     return _DECOMPRESSORS[Codec(codec)](np.ascontiguousarray(data), limit, magic)
+
+
+def likely_bytes_min(codec: int, data: Bytes) -> int:
+    """Returns how many bytes the stream ``data`` of one of Kafka's clients decompresses to at least; 0 if unknown.
+
+    Looks at the framing alone, where a stream may state anything: good for choosing a way to read it, not as a limit.
+    Raises ``InvalidRecordError`` for damage to the framing.
+    """
+    if codec == Codec.GZIP:
+        return int.from_bytes(data[-4:].tobytes(), "little")  # its size modulo 2^32 (RFC 1952)
+    if codec == Codec.LZ4:  # all blocks but the last are full
+        return measure_lz4(data)[2] - _LZ4_BLOCK_SIZES.get(data[5] & 0x70, 0)
+    if codec == Codec.ZSTD:
+        with suppress(zstandard.ZstdError):  # damage, which decompressing it reports
+            return measure_zstd(memoryview(data), 0, INT32_MAX)[1] - _ZSTD_BLOCK
+    return 0
 
 
 def decompress_into(codec: int, data: memoryview, target: memoryview) -> int:

@@ -12,7 +12,7 @@ from ...errors import InvalidRecordError, RecordTooLargeError
 from ...filesystem.port import Buffer
 from ...format import v2
 from ...format.checksums import crc32c
-from ...format.compression import decompress
+from ...format.compression import decompress, likely_bytes_min
 from ...format.constants import (
     CODEC_MASK,
     INT32_MAX,
@@ -148,17 +148,24 @@ def _survey(data: memoryview, header: v2.Header, config: LogConfig, quick: int |
     codec, size, most = header.attributes & CODEC_MASK, 0, config.max_decompressed_bytes
     if codec != Codec.NONE:
         stream = records[start:]
-        try:
-            records, start = decompress(codec, stream, limit=min(most, SMALL_BYTES if quick is None else quick)), 0
-        except InvalidRecordError:  # or there is more than that
+        whole = _decompressed(codec, stream, min(most, SMALL_BYTES if quick is None else quick))
+        if whole is None:
             if quick is not None:
-                raise LongCheckError from None
+                raise LongCheckError
             return v2.survey_stream(codec, stream, header.records, header.base_timestamp, most)
-        size = len(records)
+        records, start, size = whole, 0, len(whole)
     at, index, largest, smallest, keyless = canonical.survey(
         frozen(records), start, len(records), 0, header.records, header.base_timestamp
     )
     return v2.Survey(largest, smallest, keyless, size) if (at, index) == (len(records), header.records) else None
+
+
+def _decompressed(codec: int, stream: Bytes, limit: int) -> Bytes | None:
+    """Returns the records; None if they do not decompress, or exceed the limit. What likely exceeds it is not tried."""
+    try:
+        return None if likely_bytes_min(codec, stream) > limit else decompress(codec, stream, limit=limit)
+    except InvalidRecordError:
+        return None
 
 
 def _rewritten_size(buffer: Bytes, headers: BatchHeaders, limits: CheckLimits) -> int:

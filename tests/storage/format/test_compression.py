@@ -13,7 +13,13 @@ import pytest
 import zstandard
 
 from pyspark_commitlog.storage.errors import InvalidRecordError, UnsupportedCompressionTypeError
-from pyspark_commitlog.storage.format.compression import LEVELS, compress, decompress, header_checksum
+from pyspark_commitlog.storage.format.compression import (
+    LEVELS,
+    compress,
+    decompress,
+    header_checksum,
+    likely_bytes_min,
+)
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 
@@ -47,6 +53,16 @@ def test_compressed_data_is_decompressed_completely_or_not_at_all(codec: Codec, 
         if size > 1:
             with pytest.raises(InvalidRecordError):
                 decompress(codec, stream, magic=magic, limit=size - 1)
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_stream_is_never_expected_to_hold_more_than_it_does(codec: Codec, size: int, kind: str) -> None:
+    stream = compress(codec, as_array(PAYLOADS[kind](size)))
+    assert likely_bytes_min(codec, stream) <= size
+    with suppress(InvalidRecordError):
+        likely_bytes_min(codec, stream[: len(stream) // 2])
 
 
 @pytest.mark.parametrize("codec", LEVELS)

@@ -7,6 +7,8 @@ import pytest
 from pyspark_commitlog.storage import CheckLimits, LongCheckError, RecordTooLargeError, check_batch
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format import by_magic
+from pyspark_commitlog.storage.format.checksums import crc32c
+from pyspark_commitlog.storage.format.compression import LEVELS
 from pyspark_commitlog.storage.format.constants import Codec
 from tests.support.logs import building
 
@@ -38,6 +40,22 @@ def test_a_large_batch_is_plain_however_it_is_checked(codec: Codec, monkeypatch:
     small = check_batch(compressed(codec), LogConfig())
     monkeypatch.setattr("pyspark_commitlog.storage.writing.checks.checked_batch.SMALL_BYTES", 1000)
     assert check_batch(compressed(codec), LogConfig()) == small
+
+
+@pytest.mark.parametrize("codec", LEVELS)
+def test_a_batch_that_is_too_large_for_a_quick_check_is_not_decompressed_for_that(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.writing.checks.checked_batch.decompress", None)
+    with pytest.raises(LongCheckError):
+        check_batch(compressed(codec), LogConfig(), CheckLimits(quick=SIZE // 2))
+
+
+def test_a_gzip_stream_that_states_a_wrong_size_is_checked_by_its_content() -> None:
+    batch = bytearray(compressed(Codec.GZIP))
+    batch[-4:] = (2**31).to_bytes(4, "little")
+    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    assert not check_batch(bytes(batch), LogConfig()).is_plain, "so appending it decompresses it as a whole"
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
