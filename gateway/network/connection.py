@@ -169,6 +169,8 @@ class Connection:
         until_s = self.processor.now_s() + delay_s
         if not self.is_closed and until_s > self._muted_until_s:
             self._muted_until_s = until_s
+            self._reader.go_on()  # it asks for room again when it reads on; until then, others have the turn
+            self.memory.leave(self._when_room)
             self.processor.watch(self)
             self.processor.call_later(delay_s, partial(self._unmute, until_s))
 
