@@ -100,11 +100,15 @@ def parse_address_limits(key: str, given: str) -> dict[str, int]:
 
 def limits_of_addresses(limits: Mapping[str, int]) -> dict[str, int]:
     """Returns the limits by address, for those that are given by name. Raises OSError for a name without an address."""
-    return {
-        canonical_host(str(address[0])): limit
-        for host, limit in limits.items()
-        for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    }
+    return {address: limit for host, limit in limits.items() for address in _addresses_of(host)}
+
+
+def _addresses_of(host: str) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # of no name in DNS; of what no name may be
+        raise OSError(f"{host} has no address: {error}") from error
+    return [canonical_host(str(address[0])) for *_, address in found]
 
 
 @lru_cache(_HOSTS_KNOWN)

@@ -15,14 +15,18 @@ from typing import Any, NamedTuple
 
 from ..storage import NODE_KEYS, TOPICS_FILE, InvalidConfigError, LogManager, LogStoreError, Owner, TopicsFile
 from .config import GatewayConfig, keys_of_gateway
-from .listeners import Listener, parse_address_limits
+from .listeners import Listener, limits_of_addresses, parse_address_limits
+from .network.limits.admission import Admission, AdmissionLimits
 from .security.listener import own_tls_settings
 from .threads.kept import KeptThread
+from .threads.said import Said
 
 LOOK_S = 0.5
+OVERRIDES = "max.connections.per.ip.overrides"
 _FIELDS = {key.name: field for field, key in keys_of_gateway().items()}
 
 logger = logging.getLogger(__name__)
+_said = Said(logger)
 
 
 class Change(NamedTuple):
@@ -33,6 +37,9 @@ class Change(NamedTuple):
     topics: Collection[str]  # the topics whose settings have changed
 
 
+OnChange = Callable[[Change], bool]  # returns whether all of it is in force; if not, it is called again
+
+
 class LiveSettings:
     """The settings in force. For any thread."""
 
@@ -40,8 +47,8 @@ class LiveSettings:
         """``config``: what the gateway was started with. ``manager``: used only here, and closed by :meth:`stop`."""
         self._started_with, self._manager = config, manager
         self._lock, self._stopped = Lock(), Event()  # The lock guards the settings that were read, and their listener.
-        self._on_change: Callable[[Change], None] = lambda _: None
-        self._seen = self._stamp()
+        self._on_change: OnChange = lambda _: True
+        self._seen, self._is_in_force = self._stamp(), True  # the file that was read, and whether all of it holds
         self._file = self._read()
         self.config = self._config_of(self._file, config)
         self._thread = KeptThread("gateway-settings", self._run)
@@ -55,11 +62,11 @@ class LiveSettings:
         """Returns the settings of a group of consumers."""
         return self._file.owned_by(Owner.GROUP, name)
 
-    def listen(self, on_change: Callable[[Change], None]) -> None:
+    def listen(self, on_change: OnChange) -> None:
         """Calls ``on_change`` with the settings in force, and then with each change, in the thread that found it."""
         with self._lock:
             self._on_change = on_change
-            on_change(Change(self.config, self.own, ()))
+            self._is_in_force = on_change(Change(self.config, self.own, ()))
 
     def start(self) -> None:
         """Starts the thread that checks for changes."""
@@ -73,15 +80,18 @@ class LiveSettings:
         self._manager.close()
 
     def look(self) -> None:
-        """Puts the file's settings in force; they are on return, even if another thread did it."""
+        """Puts the file's settings in force; they are on return, even if another thread did it.
+
+        What cannot be in force yet is tried again by the next call.
+        """
         with self._lock:
             seen = self._stamp()
-            if seen == self._seen:
+            if seen == self._seen and self._is_in_force:
                 return
             before, self._file = self._file, self._read()
-            self._seen = seen
+            self._seen, self._is_in_force = seen, False
             self.config = self._config_of(self._file, self.config)
-            self._on_change(Change(self.config, self.own, _changed(before, self._file)))
+            self._is_in_force = self._on_change(Change(self.config, self.own, _changed(before, self._file)))
 
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_S):
@@ -117,7 +127,7 @@ def with_live(config: GatewayConfig, broker: Mapping[str, str], own: Mapping[str
     """
     given = {name: value for name, value in {**broker, **own}.items() if name in NODE_KEYS}
     made = _with(config, given)
-    parse_address_limits("max.connections.per.ip.overrides", made.max_connections_per_ip_overrides)
+    parse_address_limits(OVERRIDES, made.max_connections_per_ip_overrides)
     return made
 
 
@@ -125,6 +135,40 @@ def for_listener(config: GatewayConfig, own: Mapping[str, str], listener: Listen
     """Returns a config with a listener's own settings. Raises InvalidConfigError for an invalid one."""
     given = own_tls_settings(own, listener.name)
     return _with(config, given) if given else config
+
+
+def admission_limits(config: GatewayConfig) -> AdmissionLimits:
+    """Returns the limits of connections. Raises OSError if one is that of a name without an address."""
+    return _admission_limits(config, _limits_of_addresses(config))
+
+
+def change_admission(admission: Admission, config: GatewayConfig) -> bool:
+    """Applies the limits of connections, and returns whether all are in force.
+
+    If one is that of a name without an address, addresses keep the limits that they had; all others are in force.
+    """
+    limits = _admission_limits(config, admission.of_addresses)
+    admission.change(limits)  # before names are looked up, which may take long
+    try:
+        admission.change(limits._replace(of_addresses=_limits_of_addresses(config)))
+    except OSError as error:
+        _said.log(f"{OVERRIDES} = {config.max_connections_per_ip_overrides!r} is not in force yet", error)
+        return False
+    return True
+
+
+def _admission_limits(config: GatewayConfig, of_addresses: Mapping[str, int]) -> AdmissionLimits:
+    return AdmissionLimits(
+        most=config.max_connections,
+        per_address=config.max_connections_per_ip,
+        of_addresses=of_addresses,
+        per_second=config.max_connection_creation_rate,
+        before_login=config.commitlog_login_max_connections,
+    )
+
+
+def _limits_of_addresses(config: GatewayConfig) -> Mapping[str, int]:
+    return limits_of_addresses(parse_address_limits(OVERRIDES, config.max_connections_per_ip_overrides))
 
 
 def _with(config: GatewayConfig, given: Mapping[str, str]) -> GatewayConfig:

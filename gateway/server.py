@@ -33,11 +33,11 @@ from .handlers.access.guards import guarded
 from .handlers.logins import check_login, take_raw_token
 from .handlers.produce import QUICK_BYTES
 from .handlers.table import KINDS
-from .listeners import Listener, limits_of_addresses, parse_address_limits
-from .live_settings import Change, LiveSettings, for_listener
+from .listeners import Listener
+from .live_settings import Change, LiveSettings, admission_limits, change_admission, for_listener
 from .network.acceptor import Acceptor, listening
 from .network.exchange import Exchange
-from .network.limits.admission import Admission, AdmissionLimits
+from .network.limits.admission import Admission
 from .network.limits.clients import Limits, Terms
 from .network.limits.memory import RequestMemory
 from .network.limits.pace import LeastRate
@@ -145,7 +145,7 @@ class Gateway:
         self._context = context = parts.start(starting, listening_on, self._security)
         if self.config.commitlog_maintenance_enable and not context.is_remote:
             self._maintain(starting, context.registry)
-        admission = Admission(_admission_limits(context.settings.config), context.throttle.connection_delay_s)
+        admission = Admission(admission_limits(context.settings.config), context.throttle.connection_delay_s)
         processors = self._processors(admission)
         self._serve_together(processors, context)
         for processor in processors:
@@ -261,11 +261,11 @@ class Gateway:
             acceptor.start()
             starting.callback(acceptor.stop)
 
-        def apply(change: Change) -> None:
+        def apply(change: Change) -> bool:
             self.context.partitions.close_topics(change.topics)  # they are opened with the new settings
-            admission.change(_admission_limits(change.config))
             for listener, acceptor in acceptors.items():
                 acceptor.terms = self._terms(listener, change.config, change.own, acceptor.terms.tls)
+            return change_admission(admission, change.config)
 
         settings.listen(apply)
 
@@ -389,17 +389,6 @@ class Gateway:
 
 def _call(again: Callable[[Task], object], task: Task) -> None:
     again(task)
-
-
-def _admission_limits(config: GatewayConfig) -> AdmissionLimits:
-    of_addresses = parse_address_limits("max.connections.per.ip.overrides", config.max_connections_per_ip_overrides)
-    return AdmissionLimits(
-        most=config.max_connections,
-        per_address=config.max_connections_per_ip,
-        of_addresses=limits_of_addresses(of_addresses),
-        per_second=config.max_connection_creation_rate,
-        before_login=config.commitlog_login_max_connections,
-    )
 
 
 def _bound(config: GatewayConfig, listener: Listener, starting: ExitStack) -> socket.socket:

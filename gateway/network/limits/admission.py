@@ -42,6 +42,11 @@ class Admission:
         self._allowance, self._allowed_at_s = float(limits.per_second), 0.0
         self._lock = Lock()  # Guards all fields.
 
+    @property
+    def of_addresses(self) -> Mapping[str, int]:
+        """The limits in force that some addresses have of their own."""
+        return self._limits.of_addresses
+
     def change(self, limits: AdmissionLimits) -> None:
         """Applies other limits to the connections that come from now on."""
         with self._lock:
