@@ -164,6 +164,9 @@ class GatewayConfig:
     commitlog_bucket_answers_max_bytes: int = _key("commitlog.bucket.answers.max.bytes", LONG, 256 << 20, Between(1),
         "Bytes of records from an object store, or a tier, in answers that clients have not taken yet; the less is "
         "free, the smaller are the next answers.")
+    commitlog_queued_max_answer_bytes: int = _key("commitlog.queued.max.answer.bytes", LONG, 512 << 20, Between(1),
+        "Bytes of all answers in memory that clients have not taken yet, those with records from an object store or a "
+        "tier too; above it, the connections of the slowest clients are closed.")
     commitlog_request_min_bytes_per_second: int = _key("commitlog.request.min.bytes.per.second", INT, 16 << 10,
         Between(0), "The least rate at which a request must arrive; the connection of a slower one is closed.")
     commitlog_request_grace_ms: int = _key("commitlog.request.grace.ms", INT, 10_000, Between(1),

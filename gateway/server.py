@@ -41,6 +41,7 @@ from .network.limits.admission import Admission
 from .network.limits.clients import Limits, Terms
 from .network.limits.memory import RequestMemory
 from .network.limits.pace import LeastRate
+from .network.limits.untaken import UntakenBytes
 from .network.processor import Processor
 from .partitions.open_partitions import NotOpenError
 from .parts import Parts
@@ -216,6 +217,7 @@ class Gateway:
             least_rate=LeastRate(
                 config.commitlog_request_min_bytes_per_second, config.commitlog_request_grace_ms / 1000
             ),
+            untaken=UntakenBytes(config.commitlog_queued_max_answer_bytes),
             idle_s=None if idle_ms < 0 else idle_ms / 1000,
             login_s=config.commitlog_login_timeout_ms / 1000,
         )

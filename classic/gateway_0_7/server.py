@@ -14,6 +14,7 @@ from ...gateway.network.limits.clients import Limits, Terms
 from ...gateway.network.limits.memory import RequestMemory
 from ...gateway.network.limits.pace import LeastRate
 from ...gateway.network.limits.quota import Quota
+from ...gateway.network.limits.untaken import UntakenBytes
 from ...gateway.network.processor import Processor
 from ...gateway.threads.worker import Worker
 from ...registry.opening import open_registry
@@ -27,7 +28,7 @@ from .registrations import LOOK_S, Registrations
 
 # 0.7 has no limits of these.
 REQUESTS_MAX = 500  # in progress together
-MEMORY_MAX = 1 << 30  # bytes of larger requests that are being read or in progress
+MEMORY_MAX = 1 << 30  # bytes of larger requests that are being read or in progress, and of answers that wait
 CONNECTIONS_MAX = 2**31 - 1
 LEAST_RATE = LeastRate(bytes_per_s=16 << 10, grace_s=10.0)  # at which a request arrives
 BACKLOG = 50  # connections that may wait to be accepted
@@ -93,6 +94,7 @@ class PositionGateway:
             login_memory=memory,
             admission=admission,
             least_rate=LEAST_RATE,
+            untaken=UntakenBytes(MEMORY_MAX),
         )
         return [
             Processor(f"gateway-network-{number}", self._serve, lambda _: False, limits)

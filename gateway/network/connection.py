@@ -2,7 +2,7 @@
 
 As on a broker, a request is served after the answers to earlier ones were sent. Produce requests are the exception:
 several of one connection may be in progress together, so they can share a sync. While a request waits, the socket is
-not read, so a client that does not read its answers takes the memory of only one of them.
+not read, so a client that does not read its answers takes the memory of only one of them; ``limits.untaken`` counts it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .limits.clients import Terms
 from .limits.memory import Room
 from .limits.pace import LeastRate, Pace
 from .limits.quota import Quota
+from .limits.untaken import Untaken
 from .loop import Loop
 from .tls_socket import TlsSocket, tls_text
 from .together import InProgress, Trial
@@ -51,7 +52,7 @@ class Connection:
             self._reader.change_limit(terms.login_bytes_max, "sasl.server.max.receive.size", NEWCOMERS_FREE_BYTES)
         self.pace = Pace()
         self._exchanges: deque[InProgress] = deque()  # not sent yet, in order
-        self._outbound = Outbound(self.socket)
+        self._outbound, self.untaken = Outbound(self.socket), Untaken(limits.untaken)
         self._waiting: tuple[memoryview, bool] | None = None  # a frame that may not be served yet, and if it overlaps
         self._held = 0  # bytes of the frame which waits that the memory counts
         self._reads_on = False  # a call that reads what TLS has decrypted, or was put back, is on its way
@@ -380,11 +381,13 @@ class Connection:
         if self._tls is not None and self._tls.wants_to_write:  # its handshake does
             self.on_readable()
         try:
-            if self._outbound.send():
+            if sent := self._outbound.send():
                 self.last_active_s = self.processor.now_s()
         except OSError:
             self.close()
             return
+        if self._outbound.held or self.untaken.count:
+            self.untaken.change(self._outbound.held, sent, self.processor.now_s())
         if self._ends and not self._outbound:
             self.close()
             return
@@ -415,5 +418,6 @@ class Connection:
         for exchange in self._exchanges:
             exchange.drop()  # what is in progress goes on, and is answered to nobody
         self._outbound.drop()
+        self.untaken.change(0, 0, self.processor.now_s())
         self._exchanges.clear()
         self._waiting = None

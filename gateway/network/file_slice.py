@@ -90,13 +90,17 @@ class Outbound:
         """``connection`` does not block."""
         self._connection = connection
         self._parts: deque[Part] = deque()
+        self.held = 0  # bytes of parts in memory, which keep all of theirs until the last one was sent
+        self._begun = 0  # bytes of the first part that were sent
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
     def add(self, parts: Iterable[Part]) -> None:
         """Adds parts behind the others."""
-        self._parts.extend(filter(len, parts))
+        for part in filter(len, parts):
+            self._parts.append(part)
+            self.held += _bytes_held(part)
 
     def send(self) -> int:
         """Sends as much as the socket accepts now; returns the number of bytes.
@@ -120,6 +124,7 @@ class Outbound:
         for each in self._parts:
             release(each)
         self._parts.clear()
+        self.held = self._begun = 0
 
     def _send_some(self) -> tuple[int, int]:
         """Returns how many bytes were sent, and how many were offered to the socket."""
@@ -143,10 +148,19 @@ class Outbound:
         while sent:
             part = self._parts.popleft()
             if sent < len(part):
+                self._begun += sent
                 self._parts.appendleft(part.after(sent) if isinstance(part, FileSlice) else memoryview(part)[sent:])
                 return
             sent -= len(part)
+            if _bytes_held(part):
+                self.held -= self._begun + len(part)
+            self._begun = 0
             release(part)
+
+
+def _bytes_held(part: Part) -> int:
+    """Returns how many bytes a part has in memory."""
+    return 0 if isinstance(part, FileSlice) and not isinstance(part, HeldBytes) else len(part)
 
 
 def _is_short(part: Part) -> TypeGuard[FileSlice]:

@@ -23,6 +23,7 @@ from .exchange import Exchange
 from .limits.clients import Limits, Terms
 from .limits.pace import LOOK_S
 from .limits.quota import Quota
+from .limits.untaken import SOON_S
 from .loop import Timer
 from .together import Together
 
@@ -291,6 +292,7 @@ class Processor:
             elif each.held and each.memory.is_waited_for and each.pace.behind > limits.least_rate.pressed_behind_max:
                 each.fail(TimeoutError("a large request stopped arriving, and others wait for its memory"))
         self._make_room()
+        self._end_untaken(now_s)
 
     def _make_room(self) -> None:
         """If requests still wait for memory, closes the slowest of those that have been arriving for long."""
@@ -302,6 +304,16 @@ class Processor:
                 return
             freed += each.held
             each.fail(TimeoutError("a large request arrives slowly, and others wait for its memory"))
+
+    def _end_untaken(self, now_s: float) -> None:
+        """If answers hold too much memory, closes the connections whose clients would need longest for theirs."""
+        if not self.limits.untaken.is_exceeded:
+            return
+        needed_s = {each: each.untaken.needed_s(now_s) for each in self._events}
+        for each in sorted((each for each in needed_s if needed_s[each] > SOON_S), key=lambda each: -needed_s[each]):
+            if not self.limits.untaken.is_exceeded:
+                return
+            each.fail(TimeoutError("the client takes its answer too slowly (commitlog.queued.max.answer.bytes)"))
 
     def _end(self) -> None:
         for connection in list(self._events):

@@ -10,6 +10,7 @@ from .admission import Admission
 from .memory import RequestMemory
 from .pace import LeastRate
 from .quota import Quota
+from .untaken import UntakenBytes
 
 
 class Limits(NamedTuple):
@@ -21,6 +22,7 @@ class Limits(NamedTuple):
     login_memory: RequestMemory  # the same, before a login
     admission: Admission
     least_rate: LeastRate  # of requests that arrive
+    untaken: UntakenBytes  # of answers
     idle_s: float | None = None  # None: no limit
     login_s: float | None = None  # for handshake and login; None: no limit
 

@@ -15,6 +15,7 @@ import pytest
 from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, request_body, request_head, serving
 from tests.support.logs.building import batch, open_files
+from tests.support.waiting import soon
 
 
 def test_answers_leave_in_the_order_of_the_requests(client: WireClient, topic: str) -> None:
@@ -140,6 +141,19 @@ def test_a_client_that_reads_slowly_is_not_closed(unread: tuple[WireClient, int]
         assert received
         left -= len(received)
         time.sleep(0.1 if time.monotonic() < slow_until_s else 0)
+
+
+def test_clients_that_read_no_answers_are_closed_above_the_limit_of_all_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(tmp_path, commitlog_queued_max_answer_bytes=20_000_000) as gateway, ExitStack() as stack:
+        monkeypatch.setattr(gateway.context, "cluster_id", "c" * 5_000_000)
+        idle = [stack.enter_context(WireClient(gateway)) for _ in range(10)]
+        for each in idle:
+            each.send(60, 0)
+        soon(lambda: "the client takes its answer too slowly" in caplog.text)
+        with WireClient(gateway) as client:
+            assert len(client.ask(60, 0).cluster_id) == 5_000_000
 
 
 def test_larger_requests_take_turns_if_their_memory_is_limited(tmp_path: Path) -> None:

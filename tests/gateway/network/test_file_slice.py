@@ -93,6 +93,7 @@ def test_all_parts_arrive_in_order(seed: int, ends: tuple[socket.socket, socket.
         found += receive(receiver, 1 << 20)
     assert found == wanted
     assert sent == len(wanted)
+    assert outbound.held == 0
     assert parts.released == Counter(range(1, parts.slices + 1))
 
 
@@ -135,7 +136,26 @@ def test_what_is_dropped_is_released_once(ends: tuple[socket.socket, socket.sock
         assert outbound
         outbound.drop()
     assert not outbound
+    assert outbound.held == 0
     assert parts.released == Counter(range(1, parts.slices + 1))
+
+
+@pytest.mark.parametrize("part", [bytes(300_000), HeldBytes(-1, 0, 300_000, data=memoryview(bytes(300_000)))])
+def test_a_part_is_held_as_a_whole_until_its_last_byte_was_sent(
+    part: Part, ends: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    sender, receiver = ends
+    (tmp_path / "file").write_bytes(bytes(300_000))
+    with (tmp_path / "file").open("rb") as file:
+        outbound = Outbound(sender)
+        outbound.add([b"head", part, FileSlice(file.fileno(), 0, 300_000), b"tail"])
+        assert outbound.held == 300_008
+        sizes, received = list[int](), 0
+        while received < 600_008:
+            outbound.send()
+            received += len(receive(receiver, 1000))
+            sizes.append(outbound.held)
+    assert sorted({*sizes}, reverse=True) == [300_004, 4, 0]
 
 
 @pytest.mark.parametrize("size", [FEW_BYTES, FEW_BYTES + 1])

@@ -17,6 +17,7 @@ from pyspark_commitlog.gateway.network.limits.clients import Limits, Terms
 from pyspark_commitlog.gateway.network.limits.memory import RequestMemory
 from pyspark_commitlog.gateway.network.limits.pace import LOOK_S, PRESSED_LOOKS, SLOW_LOOKS, LeastRate
 from pyspark_commitlog.gateway.network.limits.quota import Quota
+from pyspark_commitlog.gateway.network.limits.untaken import UntakenBytes
 from pyspark_commitlog.gateway.network.processor import Processor
 
 TIMEOUT_S = 20.0
@@ -27,7 +28,8 @@ GRACE_LOOKS = int(RATE.grace_s / LOOK_S)
 
 def limits(memory_bytes: int = 1000, **more: float) -> Limits:
     places, memory = Quota(10), RequestMemory(memory_bytes)
-    return Limits(1 << 20, lambda *_: places, memory, memory, Admission(AdmissionLimits()), RATE, **more)
+    admission, untaken = Admission(AdmissionLimits()), UntakenBytes(1 << 20)
+    return Limits(1 << 20, lambda *_: places, memory, memory, admission, RATE, untaken, **more)
 
 
 @pytest.fixture
