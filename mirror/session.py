@@ -9,16 +9,17 @@ from threading import Event
 from typing import Any
 from zlib import crc32
 
-from ..storage import EncodedBatches, TopicPartition, joined_batches
+from ..storage import EncodedBatches, TopicIds, TopicPartition, joined_batches, made_again
 from .arrivals import Arrivals, Piece
 from .brokers.connections import ListedTopic
 from .brokers.requests import EARLIEST, LATEST
 from .errors import MirrorError, RetriableError
+from .progress import NextOffset
 from .same_log import check_not_same_log
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
 from .sources.port import AnySource, SourcePartition
 from .stream import Assigned, Stream, offset_to_go_on
-from .targets.port import Targets, TargetWriter
+from .targets.port import Batches, Targets, TargetWriter
 from .topics import BY_KEY, TargetTopic, TopicChoice, number_of
 
 TRANSACTION_BYTES = 16 << 20  # of batches; the last piece may exceed it
@@ -43,6 +44,7 @@ class SourceState:
     """What the sessions of one source have done so far."""
 
     next: dict[SourcePartition, int] = field(default_factory=dict)  # offsets in the source
+    ids: dict[SourcePartition, str] = field(default_factory=dict)  # of topics, for targets that do not keep them
     kept: int = 0  # batches whose bytes stayed
     is_complete: bool = False  # up to the ends that the topics had
 
@@ -60,6 +62,7 @@ class Session:
         self._streams: list[Stream] = []
         self._known: set[SourcePartition] = set()  # those that are mirrored
         self._targets: dict[str, TargetTopic] = {}
+        self._ids: TopicIds = {}  # as listed when this session first saw the topics
         self._waiting: set[SourcePartition] = set()  # to begin with, once they have a leader
         self._gone: set[SourcePartition] = set()  # those that were
         self._goals: dict[SourcePartition, int] = {}
@@ -105,6 +108,7 @@ class Session:
         listed = {each: source.partitions(each) for each in source.topics() if self._work.choice.allows(each.name)}
         there = {each for partitions in listed.values() for each in partitions}
         self._check_none_is_back(there)
+        self._check_same_topics({each.name: each.topic_id for each in listed if each.topic_id is not None})
         if gone := self._known - there:
             self._forget(gone)
         for topic, partitions in listed.items():
@@ -131,6 +135,12 @@ class Session:
         if back := sorted(self._gone.intersection(there)):
             raise RetriableError(f"{back[0]} of {self._settings.sources} had disappeared and exists again")
 
+    def _check_same_topics(self, now: TopicIds) -> None:
+        """Raises RetriableError, which starts another session, if a topic was deleted and made again."""
+        for text in made_again(self._ids, now).values():
+            raise RetriableError(f"{self._settings.sources}: {text}")
+        self._ids = {**now, **self._ids}
+
     def _check_none_waits(self) -> None:
         if self._waiting:
             raise RetriableError(f"{min(self._waiting)} of {self._settings.sources} has no leader")
@@ -146,7 +156,8 @@ class Session:
             self._goals |= {each: goal for each, goal in goals.items() if positions[each] < goal}
         for each, position in positions.items():
             stream = self._streams[(crc32(each.topic.encode()) + number_of(each)) % len(self._streams)]
-            stream.assign({each: Assigned(position, goals.get(each), self._targets[each.topic])})
+            target, topic_id = self._targets[each.topic], self._ids.get(each.topic)
+            stream.assign({each: Assigned(position, goals.get(each), target, topic_id)})
         self._waiting -= positions.keys()
 
     def _positions(
@@ -155,13 +166,30 @@ class Session:
         """Returns the first offset to mirror of each partition; partitions without a leader are left out.
 
         Partitions that were never mirrored get progress at once, so that after a restart, ``latest`` still means the
-        offset of today.
+        offset of today. So do those of a topic that was made again, whose progress is of other records; and progress
+        without the topic's id gets it.
         """
         known = writer.progress(partitions)
-        starts = self._starts(source, [each for each in partitions if each not in known])
-        if starts:
-            writer.write({}, starts)
-        return {**known, **starts}
+        again = {each: text for each, at in known.items() if (text := self._made_again(each, at))}
+        never = {
+            each: f"{each} of {self._settings.sources} was never mirrored" for each in partitions if each not in known
+        }
+        starts = self._starts(source, never | again)
+        for each in sorted(again.keys() & starts.keys()):
+            self._work.report(f"{again[each]}; going on at {starts[each]} (auto.offset.reset)")
+            self._mirrored.next[each] = starts[each]
+        same = {each: at.offset for each, at in known.items() if each not in again}
+        unnamed = {each: same[each] for each in same if known[each].topic_id is None and each.topic in self._ids}
+        if starts or unnamed:
+            self._write_to(writer, {}, unnamed | starts)
+        return same | starts
+
+    def _made_again(self, partition: SourcePartition, at: NextOffset) -> str | None:
+        """Returns a text about a topic that has another id than the one with which it was mirrored."""
+        known = at.topic_id or self._mirrored.ids.get(partition)
+        before = {} if known is None else {partition.topic: known}
+        text = made_again(before, self._ids).get(partition.topic)
+        return None if text is None else f"{partition} of {self._settings.sources}: {text}"
 
     def _set_back(
         self,
@@ -175,7 +203,7 @@ class Session:
         Raises RetriableError if a log seems to end before its progress only for now.
         """
         beyond = {each: position for each, position in positions.items() if position > goals[each]}
-        answers = source.fetch(beyond) if beyond else {}
+        answers = source.fetch(beyond, self._ids) if beyond else {}
         for each, position in beyond.items():
             if each not in answers:
                 raise RetriableError(
@@ -188,7 +216,7 @@ class Session:
             for each, position in outside.items()
         }
         if chosen:
-            writer.write({}, chosen)
+            self._write_to(writer, {}, chosen)
             self._mirrored.next |= chosen
         return chosen
 
@@ -199,16 +227,13 @@ class Session:
         count = choice.partition_count or topic.partitions
         return TargetTopic(writer.prepare(topic.name, count, configs, grow=not by_key), by_key)
 
-    def _starts(self, source: AnySource[Any, Any], wanted: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
-        """Returns the first offset of partitions that were never mirrored.
+    def _starts(self, source: AnySource[Any, Any], wanted: Mapping[SourcePartition, str]) -> dict[SourcePartition, int]:
+        """Returns the first offset of partitions without progress; ``wanted`` has a text about each.
 
         Raises MirrorError without auto.offset.reset.
         """
         if wanted and self._settings.reset == NONE:
-            raise MirrorError(
-                f"{wanted[0]} of {self._settings.sources} was never mirrored: set auto.offset.reset to "
-                "earliest or latest"
-            )
+            raise MirrorError(f"{wanted[min(wanted)]}: to go on, set auto.offset.reset to earliest or latest")
         at = EARLIEST if self._settings.reset == RESET_TO_EARLIEST else LATEST
         return source.offsets(wanted, at) if wanted else {}
 
@@ -236,7 +261,13 @@ class Session:
                 divided.setdefault(TopicPartition(source.topic, number), []).append(batches)
         progress = {each.partition: each.forwarded.next_offset for each in pieces}
         written = {each: some[0] if len(some) == 1 else joined_batches(some) for each, some in divided.items()}
-        writer.write(written, progress)
+        self._write_to(writer, written, progress)
         self._mirrored.kept += sum(each.forwarded.kept for each in pieces)
         self._mirrored.next |= progress
         self._goals = {each: goal for each, goal in self._goals.items() if progress.get(each, 0) < goal}
+
+    def _write_to(self, writer: TargetWriter, batches: Batches, offsets: Mapping[SourcePartition, int]) -> None:
+        """Writes batches and progress, which has the ids of the topics as this session knows them."""
+        ids = {each: self._ids[each.topic] for each in offsets if each.topic in self._ids}
+        writer.write(batches, {each: NextOffset(offset, ids.get(each)) for each, offset in offsets.items()})
+        self._mirrored.ids |= ids

@@ -26,6 +26,7 @@ class Assigned:
     offset: int  # the next to fetch
     goal: int | None  # where to stop; None: nowhere
     target: TargetTopic
+    topic_id: str | None = None
 
 
 class Stream:
@@ -71,7 +72,8 @@ class Stream:
         if not waiting:
             self._stopped.wait(_PAUSE_S)
             return
-        answers = source.fetch({each: state.offset for each, state in waiting.items()})
+        ids = {each.topic: state.topic_id for each, state in waiting.items() if state.topic_id is not None}
+        answers = source.fetch({each: state.offset for each, state in waiting.items()}, ids)
         for partition, answer in answers.items():
             self._take(source, partition, answer, waiting[partition])
 

@@ -134,6 +134,11 @@ class Connections:
                 found.setdefault(self._leaders[partition].node, []).append(partition)
         return found
 
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
+        """Returns the ids of topics by name, as found with the leaders of some of their partitions."""
+        known = ((each.topic, self._leaders[each].topic_id) for each in partitions if each in self._leaders)
+        return {topic: found for topic, found in known if found is not None and found.int}
+
     def leader(self, partition: TopicPartition) -> Leader:
         """Returns the leader of one partition; raises the reason that brokers give if it has none."""
         if partition not in self._leaders:

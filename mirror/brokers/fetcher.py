@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
-from ...storage import FetchAnswer, Records, TopicPartition, visible_records
+from ...storage import FetchAnswer, Records, TopicIds, TopicPartition, made_again, visible_records
 from ..errors import RetriableError
-from .connections import Connections
+from .connections import Connections, id_text
 from .failing import Failing
 from .kafka_python import OffsetOutOfRangeError
 from .patience import PATIENCE_S
-from .requests import EARLIEST, LATEST, FetchLimits, fetch
+from .requests import EARLIEST, FETCH_BY_ID, LATEST, FetchLimits, fetch
 
 _PAUSE_S = 0.2
-_VERSIONS = {"min_version": 4, "max_version": 12}  # from the first with transactions to the last with names of topics
+_FETCH_MIN = 4  # the first version with transactions
 
 
 class Fetcher:
@@ -26,29 +27,46 @@ class Fetcher:
         self._connections, self._limits = connections, limits
         self._failing: Failing[TopicPartition] = Failing(connections.cluster)
 
-    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
+    def fetch(
+        self, positions: Mapping[TopicPartition, int], ids: TopicIds | None = None
+    ) -> dict[TopicPartition, FetchAnswer | None]:
         """Returns the batches from each position on, by partition; partitions without new batches are left out.
 
         None for a position that the partition's log does not have. A partition without a leader is left out, and
-        tried again with the next call. Raises RetriableError if all have been without one for a minute, or if no
-        broker answers.
+        tried again with the next call. Nothing is fetched from a topic that has another id than in ``ids``; brokers
+        before Kafka 3.1 do not check that themselves. Raises RetriableError for such a topic, if all partitions have
+        been without a leader for a minute, or if no broker answers.
         """
         led = self._connections.leaders(positions)
+        by_id = self._checked_ids(positions, ids or {})
         requests = (
-            (node, fetch({each: positions[each] for each in some}, self._limits, is_committed=True, **_VERSIONS))
-            for node, some in led.items()
+            (node, self._request({each: positions[each] for each in some}, by_id)) for node, some in led.items()
         )
+        names = {each: name for name, each in by_id.items()}
         found: dict[TopicPartition, FetchAnswer | None] = {}
         answered = set()
         for answer in self._connections.ask_all(requests):
             for topic in answer.responses:
                 for each in topic.partitions:
-                    partition = TopicPartition(topic.topic, each.partition_index)
+                    partition = TopicPartition(topic.topic or names[topic.topic_id], each.partition_index)
                     if self._note(partition, each, positions[partition], found):
                         answered.add(partition)
         if self._failing.note(positions.keys(), answered):
             time.sleep(_PAUSE_S)
         return found
+
+    def _checked_ids(self, positions: Mapping[TopicPartition, int], ids: TopicIds) -> dict[str, UUID]:
+        """Returns the ids to fetch by. Raises RetriableError if a topic has another one now."""
+        now = self._connections.topic_ids(positions)
+        for text in made_again(ids, {name: id_text(each) or "" for name, each in now.items()}).values():
+            raise RetriableError(f"{self._connections.cluster}: {text}")
+        return {name: each for name, each in now.items() if name in ids}
+
+    def _request(self, positions: Mapping[TopicPartition, int], by_id: Mapping[str, UUID]) -> Any:
+        """Returns a Fetch by the topics' ids if all have one, and the broker knows that version; otherwise by names."""
+        has_ids = all(each.topic in by_id for each in positions)
+        versions = {"min_version": _FETCH_MIN} | ({} if has_ids else {"max_version": FETCH_BY_ID - 1})
+        return fetch(positions, self._limits, is_committed=True, topic_ids=by_id, **versions)
 
     def read(self, partition: TopicPartition) -> Iterator[Records]:
         """Yields the committed records that a partition has now, in order.

@@ -11,10 +11,9 @@ from .cluster import Cluster
 from .connections import Connections, Leader
 from .kafka_python import InitProducerIdRequest, OffsetOutOfRangeError
 from .patience import patiently
-from .requests import EARLIEST, LATEST, FetchLimits, fetch, list_offsets, produce
+from .requests import EARLIEST, FETCH_BY_ID, LATEST, FetchLimits, fetch, list_offsets, produce
 
 FETCH_BYTES = 8 << 20  # per fetch of a partition, and so in a task's memory, unless one batch is larger
-_FETCH_VERSION_MIN = 13  # the first version with topic ids, which tell a recreated topic from the deleted one
 _PRODUCE_VERSION_MAX = 12  # the last version with topic names
 
 
@@ -50,8 +49,8 @@ class PartitionLeader:
                 limits,
                 is_committed=False,
                 last_epoch=last_epoch,
-                topic_id=leader.topic_id,
-                min_version=_FETCH_VERSION_MIN,
+                topic_ids={self._partition.topic: leader.topic_id},
+                min_version=FETCH_BY_ID,
             )
 
         found = self._ask(request, lambda answer: answer.responses[0].partitions[0])

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from ...storage import TopicPartition
 from .kafka_python import FetchRequest, ListOffsetsRequest, ProduceRequest
 
 EARLIEST, LATEST = -2, -1  # times of list_offsets
+FETCH_BY_ID = 13  # the first version of Fetch with topic ids, which tell a recreated topic from the deleted one
 NO_EPOCH = -1  # stands for an unknown leader epoch
 _ALL_REPLICAS = -1
 _PRODUCE_TIMEOUT_MS = 30_000
@@ -52,18 +54,18 @@ def fetch(
     *,
     is_committed: bool,
     last_epoch: int = NO_EPOCH,
-    topic_id: object = None,
+    topic_ids: Mapping[str, UUID | None] | None = None,
     **versions: int,
 ) -> Any:
-    """Returns a Fetch. ``last_epoch``: of the batch before each position. ``topic_id``: of the only topic.
+    """Returns a Fetch. ``last_epoch``: of the batch before each position.
 
-    ``versions``: ``min_version`` and ``max_version``.
+    ``topic_ids``: by name, for versions from FETCH_BY_ID on. ``versions``: ``min_version`` and ``max_version``.
     """
-    of_topic, ids = FetchRequest.FetchTopic, {} if topic_id is None else {"topic_id": topic_id}
+    of_topic, ids = FetchRequest.FetchTopic, topic_ids or {}
     topics = [
         of_topic(
             topic=topic,
-            **ids,
+            topic_id=ids.get(topic),
             partitions=[
                 of_topic.FetchPartition(
                     partition=each.partition,

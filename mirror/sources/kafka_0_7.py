@@ -23,6 +23,7 @@ from ...registry import kafka_nodes
 from ...registry.opening import open_registry
 from ...registry.operations import children_if_any
 from ...registry.port import Registry
+from ...storage import TopicIds
 from ..brokers.connections import ListedTopic
 from ..brokers.failing import Failing
 from ..brokers.requests import LATEST
@@ -169,7 +170,10 @@ class BrokerSource:
             raise MirrorError(f"{partition} of {self._settings}: the broker does not say where its log begins and ends")
         return found[0]
 
-    def fetch(self, positions: Mapping[BrokerPartition, int]) -> dict[BrokerPartition, PositionAnswer | None]:
+    def fetch(
+        self, positions: Mapping[BrokerPartition, int], ids: TopicIds | None = None
+    ) -> dict[BrokerPartition, PositionAnswer | None]:
+        del ids  # topics have none
         answers: dict[BrokerPartition, PositionSet] = {}
         for some in self._by_broker(positions):
             asked = [self._fetch_of(each, positions[each]) for each in some]

@@ -18,7 +18,7 @@ from ...classic.wire.connection import Address
 from ...classic.wire.finding import addresses
 from ...classic.wire.leaders import PAUSE_S, Leaders
 from ...registry.opening import open_registry
-from ...storage import FetchAnswer, TopicPartition, UnknownTopicOrPartitionError
+from ...storage import FetchAnswer, TopicIds, TopicPartition, UnknownTopicOrPartitionError
 from ..brokers.connections import ListedTopic
 from ..brokers.failing import Failing
 from ..brokers.requests import EARLIEST
@@ -88,7 +88,10 @@ class ZooKeeperSource:
                         found[partition] = _offset(leader, partition, at)
         return found
 
-    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
+    def fetch(
+        self, positions: Mapping[TopicPartition, int], ids: TopicIds | None = None
+    ) -> dict[TopicPartition, FetchAnswer | None]:
+        del ids  # topics have none
         answers: dict[TopicPartition, Fetched] = {}
         for node, some in self._by_leader(positions, at_once=False).items():
             asked = {each: FetchFrom(positions[each], self._size(each)) for each in some}

@@ -17,8 +17,11 @@ from ...storage import (
     OffsetOutOfRangeError,
     StorageError,
     TopicDescription,
+    TopicIds,
     TopicPartition,
     UnknownTopicOrPartitionError,
+    made_again,
+    topic_ids,
 )
 from ..brokers.connections import ListedTopic
 from ..brokers.requests import EARLIEST, LATEST
@@ -57,7 +60,8 @@ class DirectorySource:
         self._manager.catch_up()
         found = self._manager.topics()
         self._topics = {name: each for name, each in found.items() if name not in INTERNAL_TOPICS and each.partitions}
-        return [ListedTopic(name, max(each.partitions) + 1) for name, each in self._topics.items()]
+        ids = topic_ids(self._manager, (each for topic in self._topics.values() for each in topic.topic_partitions))
+        return [ListedTopic(name, max(each.partitions) + 1, ids.get(name)) for name, each in self._topics.items()]
 
     def partitions(self, topic: ListedTopic) -> list[TopicPartition]:
         """Not all numbers, if the directory is that of one of several brokers."""
@@ -79,7 +83,9 @@ class DirectorySource:
         found = log.offset_for_timestamp(at, _COMMITTED)
         return -1 if found is None else found.offset
 
-    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
+    def fetch(
+        self, positions: Mapping[TopicPartition, int], ids: TopicIds | None = None
+    ) -> dict[TopicPartition, FetchAnswer | None]:
         marks = self._marks()
         found: dict[TopicPartition, FetchAnswer | None] = {}
         for partition, offset in positions.items():
@@ -92,6 +98,9 @@ class DirectorySource:
                     found[partition] = answer
         if not found:
             time.sleep(self._settings.wait_ms / 1000)
+        # After the logs were read: an id never comes back, so what was read is of the topics that have their ids still.
+        for text in made_again(ids or {}, topic_ids(self._manager, found)).values():
+            raise RetriableError(f"{self._settings}: {text}")
         return found
 
     def _read(self, log: LogWatcher, offset: int) -> FetchAnswer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
-from ...storage import FetchAnswer, TopicPartition
+from ...storage import FetchAnswer, TopicIds, TopicPartition
 from ..brokers.connections import ListedTopic
 
 
@@ -47,11 +47,12 @@ class AnySource(Protocol[P, A_co]):
         0.10.1 know only the times of files, and answer with the first offset of a file.
         """
 
-    def fetch(self, positions: Mapping[P, int]) -> Mapping[P, A_co | None]:
+    def fetch(self, positions: Mapping[P, int], ids: TopicIds | None = None) -> Mapping[P, A_co | None]:
         """Returns what each partition has from its position on; None for a position that its log does not have.
 
-        A partition with nothing new is left out, and one without a leader. Raises RetriableError if none of them has
-        had a leader for a minute.
+        A partition with nothing new is left out, and one without a leader. ``ids``: those with which :meth:`topics`
+        returned the topics; nothing is returned from a later topic of such a name, if the brokers can tell it. Raises
+        RetriableError for one, and if no partition has had a leader for a minute.
         """
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...storage import FetchAnswer, TopicPartition
+from ...storage import FetchAnswer, TopicIds, TopicPartition
 from ..brokers.admin import Admin
 from ..brokers.cluster import Cluster
 from ..brokers.connections import Connections, ListedTopic
@@ -51,8 +51,10 @@ class ClusterSource:
         led = self._connections.leaders(partitions)
         return self._connections.offsets([each for some in led.values() for each in some], at)
 
-    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
-        return self._fetcher.fetch(positions)
+    def fetch(
+        self, positions: Mapping[TopicPartition, int], ids: TopicIds | None = None
+    ) -> dict[TopicPartition, FetchAnswer | None]:
+        return self._fetcher.fetch(positions, ids)
 
     def close(self) -> None:
         self._connections.close()

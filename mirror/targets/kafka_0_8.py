@@ -1,6 +1,6 @@
 """A cluster of Kafka 0.8.2 to 0.10 as the target of a mirror: without transactions, so at least once.
 
-The progress is committed as the offsets of a group, once the brokers have the records.
+The progress is committed as the offsets of a group, once the brokers have the records. It has no topic ids.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ...protocol.apis import ApiKey
 from ...protocol.bodies import ErrorCode
 from ...storage import LogStoreError, TopicPartition, to_message_sets
 from ..errors import RetriableError, as_mirror_errors
+from ..progress import NextOffset
 from ..sources.port import BrokerPartition, SourcePartition
 from .port import Batches, Progress, Taking, TargetWriter
 
@@ -68,12 +69,12 @@ class OldWriter:
 
     def progress(self, partitions: Iterable[SourcePartition]) -> Progress:
         """Asks for the offsets of partitions of the target that have the names of those of the source."""
-        found: dict[SourcePartition, int] = {}
+        found: dict[SourcePartition, NextOffset] = {}
         for group, named in self._by_group(partitions).items():
             answer = self._offsets_of(group).fetch(list(named))
             if answer is None:
                 raise RetriableError(f"{self._settings} does not say what group {group} has committed")
-            found |= {named[each]: offset for each, offset in answer.items() if offset is not None}
+            found |= {named[each]: NextOffset(offset) for each, offset in answer.items() if offset is not None}
         return found
 
     def prepare(self, topic: str, partitions: int, configs: Mapping[str, str], *, grow: bool) -> Taking:
@@ -130,7 +131,7 @@ class OldWriter:
 
     def _commit(self, progress: Progress) -> None:
         for group, named in self._by_group(progress).items():
-            offsets = {each: progress[partition] for each, partition in named.items()}
+            offsets = {each: progress[partition].offset for each, partition in named.items()}
             try:
                 self._offsets_of(group).commit(offsets, _COMMIT_RETRIES, lambda _: None)
             except LogStoreError as error:  # also that of a coordinator which is being elected

@@ -19,7 +19,7 @@ from ...storage import (
     check_forwarded,
     target_compression,
 )
-from ..progress import CONFIGS, decoded, encoded, progress_topic
+from ..progress import CONFIGS, NextOffset, decoded, encoded, progress_topic
 from ..sources.port import SourcePartition
 from .port import Batches, Progress, Taking, TargetWriter
 
@@ -57,7 +57,7 @@ class DirectoryWriter:
         self._done = self._read_progress()
 
     def _read_progress(self) -> Progress:
-        found: dict[SourcePartition, int] = {}
+        found: dict[SourcePartition, NextOffset] = {}
         with self._manager.open_reader(*self._place) as reader:
             end = reader.end_offset(Isolation.READ_COMMITTED)
             for records in reader.records(reader.log_start_offset, end, isolation=Isolation.READ_COMMITTED):

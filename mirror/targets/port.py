@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from ...storage import Codec, EncodedBatches, TopicPartition
+from ..progress import NextOffset
 from ..sources.port import SourcePartition
 
 Batches = Mapping[TopicPartition, EncodedBatches]
-Progress = Mapping[SourcePartition, int]  # the next offset in each partition of the source
+Progress = Mapping[SourcePartition, NextOffset]
 
 
 class Taking(NamedTuple):

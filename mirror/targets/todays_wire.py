@@ -15,7 +15,7 @@ from ..brokers.fetcher import Fetcher
 from ..brokers.requests import FetchLimits
 from ..brokers.transactions import TransactionalProducer
 from ..errors import RetriableError, TopicThereError
-from ..progress import CONFIGS, decoded, encoded, progress_topic
+from ..progress import CONFIGS, NextOffset, decoded, encoded, progress_topic
 from ..sources.port import SourcePartition
 from .port import Batches, Progress, Taking, TargetWriter
 
@@ -58,7 +58,7 @@ class ClusterWriter:
 
         The last transaction on it has ended, so readers of committed records see its end.
         """
-        found: dict[SourcePartition, int] = {}
+        found: dict[SourcePartition, NextOffset] = {}
         for records in Fetcher(self._connections, FetchLimits()).read(self._place):
             found |= decoded(records)
         return found

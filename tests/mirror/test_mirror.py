@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_commitlog.mirror.brokers.connections import ListedTopic
 from pyspark_commitlog.mirror.errors import FencedError, MirrorError
+from pyspark_commitlog.mirror.progress import NextOffset
 from pyspark_commitlog.mirror.settings import TargetSettings
 from pyspark_commitlog.mirror.sources.todays_wire import ClusterSource
 from pyspark_commitlog.mirror.targets.log_directory import DirectoryTargets
@@ -249,7 +250,7 @@ def test_a_second_mirror_of_a_group_takes_over_or_is_refused(
     else:
         target.targets.open("one").close()
         with pytest.raises(FencedError, match="another process has taken it over"):
-            first.write({TopicPartition("flights", 0): batches}, {TopicPartition("flights", 0): 1})
+            first.write({TopicPartition("flights", 0): batches}, {TopicPartition("flights", 0): NextOffset(1)})
     first.close()
     mirrored([source.source("one")], target)
     assert contents(tmp_path / "target", "flights") == contents(source.directory, "flights")

@@ -11,6 +11,7 @@ import pytest
 from pyspark_commitlog.classic.wire.broker import Broker
 from pyspark_commitlog.classic.wire.connection import Address
 from pyspark_commitlog.mirror.errors import RetriableError
+from pyspark_commitlog.mirror.progress import NextOffset
 from pyspark_commitlog.mirror.settings import SourceSettings, TargetSettings
 from pyspark_commitlog.mirror.sources.port import BrokerPartition
 from pyspark_commitlog.mirror.targets import kafka_0_8 as old_target
@@ -116,10 +117,11 @@ def test_the_progress_of_each_broker_of_0_7_is_kept_apart(target: Place) -> None
     writer = old(target).targets.open("g")
     writer.prepare("t", 1, {}, grow=True)
     places = [BrokerPartition("t", 0, 1), BrokerPartition("t", 0, 2), TopicPartition("t", 0), TopicPartition("t", 2)]
-    writer.write({}, {place: number for number, place in enumerate(places[:3])})
+    progress = {place: NextOffset(number) for number, place in enumerate(places[:3])}
+    writer.write({}, progress)
     writer.close()
     again = old(target).targets.open("g")
-    assert again.progress(places) == {place: number for number, place in enumerate(places[:3])}
+    assert again.progress(places) == progress
     another = old(target).targets.open("another")
     assert another.progress(places) == {}
     for each in (again, another):
