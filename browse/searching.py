@@ -9,14 +9,26 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from typing import NamedTuple
 
-from ..storage import Bounds, Condition, Isolation, LogStoreError, Search, TopicPartition, counting_reads
-from .logs import Logs
+from ..storage import (
+    Bounds,
+    Condition,
+    Isolation,
+    LogStoreError,
+    OffsetOutOfRangeError,
+    Search,
+    TopicIds,
+    TopicPartition,
+    counting_reads,
+    made_again,
+    topic_ids,
+)
+from .logs import Logs, OpenLog
 from .records import Record, to_record
 
 FOUND_MAX = 500  # records of one page; then the search stops, and the page states that
@@ -83,6 +95,7 @@ class RunningSearch:
         self._stopped = threading.Event()
         self._done = self._total = self._partitions = self._count = 0
         self._is_waiting = False
+        self._ids: TopicIds = {}  # the topic's id, as found before its first search
         self._thread = threading.Thread(target=self._run, name="browse-search", daemon=True)
         self._thread.start()
 
@@ -136,35 +149,47 @@ class RunningSearch:
             _followers.release()
 
     def _once(self, ends: dict[TopicPartition, int], unsearched: dict[str, None]) -> SearchEnd:
-        """Searches from ``ends`` on, and sets them to the ends of this search; adds to ``unsearched``."""
+        """Searches from ``ends`` on, and sets them to the ends of this search; adds to ``unsearched``.
+
+        Raises OffsetOutOfRangeError if ``ends`` are those of a topic that was deleted and made again.
+        """
+        with self._logs.open() as log:
+            ids = self._ids or topic_ids(log.manager, log.manager.topic(self._wanted.topic).topic_partitions)
+            with self._opened(log, ends, unsearched) as search:
+                # Only now: an id never comes back, so if it is the same, the open logs are those of the topic.
+                for text in made_again(ids, topic_ids(log.manager, search.partitions)).values():
+                    raise OffsetOutOfRangeError(f"{text}; load the page again to search the new one")
+                self._ids = ids
+                return self._found_in(search, ends, unsearched)
+
+    def _opened(self, log: OpenLog, ends: Mapping[TopicPartition, int], unsearched: dict[str, None]) -> Search:
         wanted = self._wanted
-        with (
-            self._logs.open() as log,
-            Search(
-                log.manager,
-                wanted.topic,
-                wanted.condition,
-                wanted.bounds,
-                all_partitions=wanted.all_partitions,
-                newest_first=wanted.newest_first and not ends,
-                isolation=wanted.isolation,
-                report=lambda part: unsearched.setdefault(str(part)),
-                starts=ends,
-            ) as search,
-        ):
-            self._partitions = len(search.partitions)
-            is_first = not ends
-            ends |= search.ends
-            if is_first:
-                self._done, self._total = 0, search.log_bytes
-            if is_first and wanted.only_new:
-                return SearchEnd()
-            for found in search:
-                for row in range(len(found.records)):
-                    self._put(Hit(found.partition, to_record(found.records, row)))
-                    self._count += 1
-                    if self._count == FOUND_MAX:
-                        return SearchEnd(True, tuple(unsearched))
+        return Search(
+            log.manager,
+            wanted.topic,
+            wanted.condition,
+            wanted.bounds,
+            all_partitions=wanted.all_partitions,
+            newest_first=wanted.newest_first and not ends,
+            isolation=wanted.isolation,
+            report=lambda part: unsearched.setdefault(str(part)),
+            starts=ends,
+        )
+
+    def _found_in(self, search: Search, ends: dict[TopicPartition, int], unsearched: dict[str, None]) -> SearchEnd:
+        self._partitions = len(search.partitions)
+        is_first = not ends
+        ends |= search.ends
+        if is_first:
+            self._done, self._total = 0, search.log_bytes
+        if is_first and self._wanted.only_new:
+            return SearchEnd()
+        for found in search:
+            for row in range(len(found.records)):
+                self._put(Hit(found.partition, to_record(found.records, row)))
+                self._count += 1
+                if self._count == FOUND_MAX:
+                    return SearchEnd(True, tuple(unsearched))
         return SearchEnd(False, tuple(unsearched))
 
     def _put(self, item: Hit | SearchEnd) -> None:

@@ -133,6 +133,7 @@ def cat(  # the flags are those of kcat -C
         suppress(KeyboardInterrupt),
     ):
         chosen = [storage.TopicPartition(topic, each) for each in partition or manager.topic(topic).partitions]
+        ids = storage.topic_ids(manager, chosen)  # before the logs are opened
         watchers = {each: manager.open_watcher(*each, reports_remote=False) for each in chosen}
         firsts = {each: log.log_start_offset for each, log in watchers.items()}
         stored = {} if group is None else _stored(manager, group)
@@ -148,6 +149,7 @@ def cat(  # the flags are those of kcat -C
         while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
             time.sleep(LOOK_EVERY_S)
             _catch_up(manager, tails, is_quiet=quiet)
+            _check_same_topic(ids, storage.topic_ids(manager, chosen))
 
 
 def _text(
@@ -166,6 +168,14 @@ def _catch_up(manager: storage.LogManager, tails: Iterable[_Tail], *, is_quiet: 
         deleted = tail.catch_up(marks)
         if deleted and not is_quiet:
             typer.echo(f"commitlog: {tail.name}: offsets {deleted} were deleted before they were printed", err=True)
+
+
+def _check_same_topic(known: storage.TopicIds, now: storage.TopicIds) -> None:
+    """Raises OffsetOutOfRangeError if the topic was deleted and made again. ``now``: read after the logs."""
+    for text in storage.made_again(known, now).values():
+        raise storage.OffsetOutOfRangeError(
+            f"{text}, so its offsets are those of other records: run the command again to print them"
+        )
 
 
 _NUMBER = re.compile(r"\d+")

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import LogManager, delete_topic
 from tests.support.browse import HOSTILE, SCRIPT, Visitor, visiting
 from tests.support.logs.building import append, end_transaction, write_transactional
 
@@ -156,6 +156,18 @@ def test_without_a_question_only_new_records_are_shown_once_they_are_committed(
         page.read_until("kept")
     assert "old apple" not in page.html
     assert "withdrawn" not in page.html
+
+
+def test_a_page_that_follows_a_topic_ends_when_it_is_made_again(growing: tuple[Visitor, LogManager]) -> None:
+    visitor, manager = growing
+    with opened(visitor, "/topics/t/find?contains=apple&follow=1") as page:
+        page.read_until(WAITS)
+        delete_topic(manager, "t")
+        manager.create_topic("t", partitions=2)
+        append(manager.open_log("t", 0), *[b"new apple %d" % number for number in range(5)])
+        page.read_until("The search failed: ")
+    assert "topic t was deleted and made again: it was read with id " in page.html
+    assert "new apple" not in page.html
 
 
 def test_a_page_follows_for_a_while_and_only_some_do(

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, Records, delete_records
+from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, Records, delete_records, delete_topic
 from tests.cli.in_process import commitlog
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
@@ -297,6 +297,24 @@ def test_offsets_deleted_while_cat_follows_are_named(uneven: str, monkeypatch: p
         done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-p", 1, "-o", "end")
     assert (done.code, done.stdout) == (0, "printed\n")
     assert "commitlog: orders [1]: offsets 5 to 5 were deleted before they were printed\n" in done.stderr
+
+
+def test_a_topic_made_again_while_cat_follows_is_an_error_and_none_of_its_records_are_printed(
+    uneven: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_again(_: float) -> None:
+        if manager.open_log("orders", 0).log_end_offset > 20:
+            raise KeyboardInterrupt
+        delete_topic(manager, "orders")
+        manager.create_topic("orders", partitions=3)
+        append(manager.open_log("orders", 0), *(b"new %d" % number for number in range(30)))
+
+    monkeypatch.setattr(time, "sleep", make_again)
+    with LogManager.open(uneven) as manager:
+        done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-p", 0, "-q", "-o", "19")
+    assert (done.code, done.stdout) == (1, "19\n")
+    assert "topic orders was deleted and made again: it was read with id " in done.stderr
+    assert "run the command again" in done.stderr
 
 
 def test_stored_by_a_group_whose_partition_is_missing_is_an_error_that_says_so(tmp_path: Path) -> None:
