@@ -66,11 +66,16 @@ async def _found(search: RunningSearch, text: Callable[[Hit | Progress | SearchE
 
     If the person leaves the page, the wait ends with an error, and the search is stopped.
     """
+
+    def taken() -> tuple[Hit | Progress | SearchEnd, str]:
+        """Returns the next step, and its text. Not in the event loop: values may wait for a schema registry."""
+        step = search.take(PROGRESS_S)
+        return step, text(step)
+
     last = ""
     try:
         while True:
-            step = await run_in_threadpool(search.take, PROGRESS_S)
-            shown = text(step)
+            step, shown = await run_in_threadpool(taken)
             if shown != last or isinstance(step, Hit):  # a page that waits does not grow
                 yield shown
             last = shown

@@ -12,9 +12,11 @@ from urllib.parse import urlencode
 
 import pytest
 
+from pyspark_commitlog.browse.decoding import AvroText
 from pyspark_commitlog.storage import LogManager, delete_topic
 from tests.support.browse import HOSTILE, SCRIPT, Visitor, visiting
 from tests.support.logs.building import append, end_transaction, write_transactional
+from tests.support.logs.directories import managed
 
 
 def found(visitor: Visitor, topic: str = "orders", **asked: str) -> str:
@@ -84,6 +86,28 @@ def test_a_search_ends_when_its_page_is_left(visitor: Visitor, monkeypatch: pyte
     while time.monotonic() < until and any(each.name == "browse-search" for each in threading.enumerate()):
         time.sleep(0.05)
     assert not any(each.name == "browse-search" for each in threading.enumerate())
+
+
+def test_a_schema_registry_that_does_not_answer_holds_up_only_the_pages_that_need_it(tmp_path: Path) -> None:
+    asked, answered, waited = threading.Event(), threading.Event(), list[bool]()
+
+    def ask_slowly(_: bytes) -> AvroText:
+        asked.set()
+        waited.append(answered.wait(20))
+        return AvroText('{"a": 1}', "schema id 7")
+
+    with managed(tmp_path / "log") as manager:
+        manager.create_topic("t", partitions=1)
+        append(manager.open_log("t", 0), b"\0\0\0\0\7\2")
+    with (
+        visiting(tmp_path / "log", decode_avro=ask_slowly) as visitor,
+        opened(visitor, "/topics/t/find?start=0") as page,
+    ):
+        assert asked.wait(60)
+        assert visitor.get("/").status == 200
+        answered.set()
+        page.read_until("schema id 7")
+    assert waited == [True]
 
 
 # New records too
