@@ -50,6 +50,15 @@ class Logs:
             finally:
                 self._idle.append(log)
 
+    @contextmanager
+    def lend_turn(self) -> Iterator[None]:
+        """Gives the turn that :meth:`open` took to another page, for a ``with`` block that does not read the log."""
+        self._slots.release()
+        try:
+            yield
+        finally:
+            self._slots.acquire()
+
     def close(self) -> None:
         """Closes the logs that no page reads."""
         while self._idle:

@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from typing import NamedTuple
@@ -33,7 +33,8 @@ from .records import Record, to_record
 
 FOUND_MAX = 500  # records of one page; then the search stops, and the page states that
 WAITING_MAX = 100  # records that the page has not taken yet; then the search waits
-UNTAKEN_S = 60  # how long a search waits for a page that takes nothing
+TURN_KEPT_S = 1.0  # how long it then keeps its turn; after that, another search has it
+UNTAKEN_S = 60  # how long a search without its turn waits in all for its page to take records
 FOLLOWED_S = 600  # how long a search checks for new records; then the page has a link to continue
 LOOK_EVERY_S = 1.0  # seconds between checks for new records; longer if a check takes more than a tenth of that
 FOLLOWERS_MAX = 10  # in this process
@@ -92,6 +93,7 @@ class RunningSearch:
     def __init__(self, logs: Logs, wanted: Wanted) -> None:
         self._logs, self._wanted = logs, wanted
         self._found: Queue[Hit | SearchEnd] = Queue(WAITING_MAX)
+        self._patience_s: float = UNTAKEN_S
         self._stopped = threading.Event()
         self._done = self._total = self._partitions = self._count = 0
         self._is_waiting = False
@@ -110,10 +112,13 @@ class RunningSearch:
 
     def take(self, timeout_s: float) -> Hit | SearchEnd | Progress:
         """Returns the next record, or the end, or if neither comes within ``timeout_s`` the progress."""
-        try:
+        with suppress(Empty):
             return self._found.get(timeout=timeout_s)
-        except Empty:
+        if self.is_running:
             return Progress(min(self._done, self._total), self._total, self._partitions, self._is_waiting)
+        with suppress(Empty):  # it has just ended
+            return self._found.get_nowait()
+        return SearchEnd(error="it was stopped, because its records were taken too slowly; narrow it, and search again")
 
     def _run(self) -> None:
         try:
@@ -186,19 +191,28 @@ class RunningSearch:
             return SearchEnd()
         for found in search:
             for row in range(len(found.records)):
-                self._put(Hit(found.partition, to_record(found.records, row)))
+                self._put_hit(Hit(found.partition, to_record(found.records, row)))
                 self._count += 1
                 if self._count == FOUND_MAX:
                     return SearchEnd(True, tuple(unsearched))
         return SearchEnd(False, tuple(unsearched))
 
+    def _put_hit(self, hit: Hit) -> None:
+        """Adds a record. If its page takes none, other searches do not wait for this one's turn to end."""
+        try:
+            self._found.put(hit, timeout=TURN_KEPT_S)
+        except Full:
+            with self._logs.lend_turn():
+                self._put(hit)
+
     def _put(self, item: Hit | SearchEnd) -> None:
-        until = time.monotonic() + UNTAKEN_S
-        while time.monotonic() < until and not self._stopped.is_set():
+        began = time.monotonic()
+        while time.monotonic() - began < self._patience_s and not self._stopped.is_set():
             try:
                 self._found.put(item, timeout=0.2)
             except Full:
                 continue
+            self._patience_s -= time.monotonic() - began
             return
         raise _StoppedError
 

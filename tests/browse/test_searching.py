@@ -91,6 +91,38 @@ def test_a_search_ends_whose_records_nobody_takes(tmp_path: Path, monkeypatch: p
         pass
 
 
+def test_searches_whose_records_nobody_takes_hold_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "WAITING_MAX", 2)
+    monkeypatch.setattr(searching, "TURN_KEPT_S", 0.05)
+    logs_of(tmp_path, 10)
+    logs = Logs(str(tmp_path / "log"), at_once=2)
+    unread = [RunningSearch(logs, Wanted("t", Condition(key=b"key"), Bounds())) for _ in range(2)]
+    until = time.monotonic() + 30
+    while not all(each._found.full() for each in unread):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    hit, end = taken(RunningSearch(logs, Wanted("t", Condition(value_contains=b"7"), Bounds())))
+    assert isinstance(hit, Hit)
+    assert end == SearchEnd()
+    assert all(each.is_running for each in unread)
+    assert len(taken(unread[0])) == 11  # it goes on, where its page does
+    unread[1].stop()
+    assert ended(unread[1])
+
+
+def test_a_page_that_takes_records_too_slowly_learns_that_its_search_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "WAITING_MAX", 2)
+    monkeypatch.setattr(searching, "UNTAKEN_S", 0.3)
+    search = RunningSearch(logs_of(tmp_path, 10), Wanted("t", Condition(key=b"key"), Bounds()))
+    assert ended(search)
+    *hits, end = taken(search)
+    assert len(hits) == 2
+    assert isinstance(end, SearchEnd)
+    assert "taken too slowly" in end.error
+
+
 def test_what_could_not_be_searched_is_in_the_end(tmp_path: Path) -> None:
     with managed(tmp_path / "log") as manager:
         manager.create_topic("t", partitions=1)
