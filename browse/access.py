@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from http.cookies import CookieError, SimpleCookie
@@ -19,6 +20,7 @@ COOKIE = "commitlog_browse"
 LOGIN = "/login"
 STATIC = "/static/"
 FORM_BYTES_MAX = 4096
+FORM_S = 10  # how long a form may take to arrive
 HEADERS = {
     # No script or style but our own files: the content of a record cannot run, even if it were not escaped.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -79,10 +81,14 @@ class Guard:
 
     async def _logged_in(self, request: Request) -> Response:
         body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > FORM_BYTES_MAX:
-                return PlainTextResponse("The form is too large.\n", 413)
+        try:
+            async with asyncio.timeout(FORM_S):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > FORM_BYTES_MAX:
+                        return PlainTextResponse("The form is too large.\n", 413)
+        except TimeoutError:
+            return PlainTextResponse("The form did not arrive.\n", 408, {"Connection": "close"})
         given = parse_qs(body.decode(errors="replace"))
         to = own_path(given.get("to", ["/"])[0])
         if not hmac.compare_digest(given.get("token", [""])[0].strip().encode(), self._config.token.encode()):

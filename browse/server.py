@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -10,6 +11,7 @@ import threading
 from typing import Self
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..storage import Address, InvalidConfigError, LogManager, LogStoreError, load_kernels
 from .application import application
@@ -18,6 +20,9 @@ from .config import BrowseConfig
 
 CONNECTIONS_MAX = 100
 IDLE_S = 30  # how long a connection may wait for its next request
+REQUEST_S = 10  # how long a request may take to arrive, on a new connection from its start
+TAKEN_S = 60  # in this time, a client takes all of an answer that waits for it, or at least
+TAKEN_BYTES = 64 << 10
 HEADER_BYTES_MAX = 16 << 10  # of a request
 CLOSE_S = 5  # how long answers in progress may take at the end
 
@@ -75,6 +80,67 @@ class BrowseServer:
         self.close()
 
 
+class Connection(H11Protocol):
+    """A connection that ends if its request does not arrive, or if nobody takes the answer.
+
+    uvicorn limits only the time from an answer to the next byte, and each connection counts as one of CONNECTIONS_MAX.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # writing pauses while any byte has to wait
+        self._taking = Taking(self.loop, transport)
+        self._asking: asyncio.TimerHandle | None = self.loop.call_later(REQUEST_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_asking()
+        elif self._asking is None:
+            self._asking = self.loop.call_later(REQUEST_S, self.transport.abort)
+
+    def _stop_asking(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._taking.begin()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._taking.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_asking()
+        self._taking.end()
+        super().connection_lost(exc)
+
+
+class Taking:
+    """Ends a connection whose client does not take the answer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
+        self._loop, self._transport = loop, transport
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """From now on, bytes of the answer wait."""
+        self._timer = self._loop.call_later(TAKEN_S, self._check, self._transport.get_write_buffer_size())
+
+    def end(self) -> None:
+        """All of them were taken."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check(self, waited: int) -> None:
+        if self._transport.get_write_buffer_size() > waited - TAKEN_BYTES:
+            self._transport.abort()
+        else:
+            self.begin()
+
+
 def _settings(config: BrowseConfig, browser: Browser) -> uvicorn.Config:
     settings = uvicorn.Config(
         application(browser),
@@ -82,7 +148,7 @@ def _settings(config: BrowseConfig, browser: Browser) -> uvicorn.Config:
         log_config=None,
         lifespan="off",
         loop="asyncio",
-        http="h11",
+        http=Connection,
         ws="none",
         interface="asgi3",
         proxy_headers=False,
