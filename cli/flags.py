@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated
 
@@ -21,6 +22,16 @@ def only(**actions: bool) -> str:
     if len(asked) != 1:
         raise typer.BadParameter(f"give exactly one of {', '.join(map(flag, actions))}")
     return flag(asked[0])
+
+
+def check_goes_with(action: str, actions: Collection[str], **given: object) -> None:
+    """Exits with 2 if a flag of ``given``, by parameters, was given although ``action`` is none of ``actions``.
+
+    A flag without effect is a mistake: ``--delete --topic orders`` asks for less than ``--delete`` does.
+    """
+    unused = [flag(name) for name, value in given.items() if value is not None and value is not False and value != []]
+    if unused and action not in actions:
+        raise typer.BadParameter(f"{unused[0]} goes with {' or '.join(actions)} only, not with {action}")
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:

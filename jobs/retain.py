@@ -32,6 +32,8 @@ def main() -> int:
     parser = arguments(__doc__, "keep_for_groups", "keep_for_tables", "policy", "policy_option", repeats=True)
     with errors_apart():
         options = parser.parse_args()
+        if options.policy is None and options.policy_option:
+            parser.error("--policy-option needs --policy")
         return maintain("retention", options, partial(_retain, options))
 
 

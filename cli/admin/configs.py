@@ -11,7 +11,7 @@ import typer
 
 from ... import storage
 from ..arguments import settings_given
-from ..flags import AsJson, DryRun, LogDir, OneTopic, complete_topic, only
+from ..flags import AsJson, DryRun, LogDir, OneTopic, check_goes_with, complete_topic, only
 from ..output import Column, fail, is_watched, print_json, print_table
 from .configs_for_all import KINDS, alter_for_all, describe_for_all, describe_own
 
@@ -75,6 +75,9 @@ def configs(  # the flags are those of kafka-configs
     here. A program that has a log open keeps the settings with which it opened the log.
     """
     action = only(describe=describe, alter=alter)
+    check_goes_with(
+        action, ("--alter",), add_config=add_config, add_config_file=add_config_file, delete_config=delete_config
+    )
     name = topic if entity_name is None else entity_name
     of_all = _concerns_all(entity_type, name, is_default=entity_default, is_broker=broker_defaults)
     kind = None if of_all else KINDS.get(entity_type)

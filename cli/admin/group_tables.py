@@ -27,6 +27,12 @@ SHARE_OFFSETS = (
     Column("START-OFFSET", 13, is_number=True),
     Column("LAG", is_number=True),
 )
+NEW_OFFSETS = (
+    Column("GROUP", 30),
+    Column("TOPIC", 30),
+    Column("PARTITION", 10, is_number=True),
+    Column("NEW-OFFSET", is_number=True),
+)
 STATES = (Column("GROUP", 25), Column("ASSIGNMENT-STRATEGY", 20), Column("STATE"), Column("#MEMBERS", is_number=True))
 STATES_KNOWN = (
     *("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling"),

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import typer
 
 from ... import storage
-from ..flags import AsJson, LogDir, only
-from ..output import Column, Failures, fail, nearest_or_all, print_json, print_table
+from ..flags import AsJson, LogDir, check_goes_with, only
+from ..output import Failures, fail, nearest_or_all, print_json, print_table
 from . import resetting
 from .group_flags import (
     AllGroups,
@@ -49,6 +49,7 @@ from .group_flags import (
     ZooKeeperConnect,
 )
 from .group_tables import (
+    NEW_OFFSETS,
     STATES_KNOWN,
     TYPES_KNOWN,
     chosen_among,
@@ -59,12 +60,6 @@ from .group_tables import (
     show_states,
 )
 
-NEW_OFFSETS = (
-    Column("GROUP", 30),
-    Column("TOPIC", 30),
-    Column("PARTITION", 10, is_number=True),
-    Column("NEW-OFFSET", is_number=True),
-)
 HOLDER = "commitlog groups"
 
 
@@ -130,6 +125,8 @@ def groups(  # the flags are those of kafka-consumer-groups
         "shift_by": shift_by,
         "from_file": from_file,
     }
+    check_goes_with(action, ("--reset-offsets", "--delete-offsets"), topic=topic, all_topics=all_topics)
+    check_goes_with(action, ("--reset-offsets",), **scenarios, export=export)
     target = resetting.target(**scenarios) if reset_offsets else None
     with storage.LogManager.open(log_dir) as manager:
         if migrate_offsets:

@@ -10,7 +10,7 @@ import typer
 
 from ... import storage
 from ..arguments import parse_pairs
-from ..flags import AsJson, DryRun, Layout, LogDir, LogLayout, TopicNames, only
+from ..flags import AsJson, DryRun, Layout, LogDir, LogLayout, TopicNames, check_goes_with, only
 from ..output import Column, fail, is_watched, print_json, print_table
 from ..selecting import matching
 
@@ -75,6 +75,8 @@ def topics(  # the flags are those of kafka-topics
         _list_0_7(log_dir, topic, is_list=list_topics, as_json=as_json)
         return
     _check_usage(action, topic, topic_id)
+    check_goes_with(action, ("--create", "--alter"), partitions=partitions)
+    check_goes_with(action, ("--create",), config=config)
     open_log = partial(storage.LogManager.open_or_make, dry_run=dry_run) if create else storage.LogManager.open
     with open_log(log_dir) as manager:
         if create:

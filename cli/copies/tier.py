@@ -11,7 +11,7 @@ import typer
 
 from ... import storage
 from ..arguments import parse_pairs, settings_given
-from ..flags import AsJson, DryRun, TierKeys
+from ..flags import AsJson, DryRun, TierKeys, check_goes_with
 from ..maintenance.run import Asked, Config, Every, Topics, Wait, carry_out
 from ..output import print_json
 from .backup import KeyFile
@@ -105,6 +105,12 @@ def tier(
     to --log-dir, or publishes them with --bootstrap-server; publish --broker-log-dir is then the second step, too.
     Groups stand where they were, but never ahead of what the tier has. Run again after it was killed, each goes on.
     """
+    check_goes_with(action, ("restore",), backup=backup, at=at, key_file=key_file, tier_key=tier_key)
+    check_goes_with(action, ("copy",), wait=wait, every=every)
+    check_goes_with(action, ("publish",), broker_log_dir=broker_log_dir)
+    check_goes_with(action, ("publish", "restore"), bootstrap_server=bootstrap_server, client_config=client_config)
+    if action is Action.RESTORE and bootstrap_server is None and (config or client_config):
+        raise typer.BadParameter("restore takes --config and --client-config with --bootstrap-server only")
     if action is Action.COPY:
         asked = Asked(_needed("--log-dir", log_dir), topics, config, as_json, dry_run, wait, every=every)
         carry_out("tier", asked, partial(storage.tier_partitions, url=_needed("--tier", tier)))

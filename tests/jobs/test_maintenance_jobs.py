@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.jobs import retain
 from pyspark_commitlog.storage import LogManager, alter_broker_settings
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.checkpoints import encode_snapshot
@@ -87,6 +88,16 @@ def test_a_policy_of_ones_own_deletes_what_it_says(tmp_path: Path) -> None:
     assert done.stdout.count("by below: 2 segments, offsets 0 to 1") == 2
     for topic in ("t", "u"):
         assert [int(path.stem) for path in sorted((directory / f"{topic}-0").glob("*.log"))] == [2, 3, 4]
+
+
+def test_options_of_a_policy_that_is_not_given_are_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["retain.py", "--log-dir", "log", "--policy-option", "offset=2"])
+    with pytest.raises(SystemExit) as ended:
+        retain.main()
+    assert ended.value.code == 2
+    assert "--policy-option needs --policy" in capsys.readouterr().err
 
 
 @pytest.mark.only_all

@@ -132,6 +132,7 @@ def test_on_a_terminal_it_is_a_table_with_the_meaning_of_each(broker: Path) -> N
         pytest.param([], "--describe, --alter", id="nothing to do"),
         pytest.param(["--alter", "--topic", "orders"], "--delete-config", id="nothing to alter"),
         pytest.param(["--alter", "--add-config", "retention.ms=1"], "needs --topic", id="no topic"),
+        pytest.param(["--describe", "--add-config", "retention.ms=1"], "with --alter only", id="a change to describe"),
         pytest.param(["--alter", "--topic", "orders", "--add-config", "retention"], "retention.ms=1000", id="no value"),
         pytest.param(
             ["--alter", "--entity-type", "brokers", "--entity-name", "1"], "clients change", id="change of a broker"

@@ -280,6 +280,17 @@ def test_single_offsets_are_deleted(directory: str) -> None:
     assert offsets_of(directory, "copy") == {}
 
 
+@pytest.mark.parametrize(
+    "flags", [("--topic", "orders:1"), ("--all-topics",), ("--to-offset", "0"), ("--to-earliest",)]
+)
+def test_a_flag_of_other_actions_does_not_delete_the_whole_group(flags: tuple[str, ...], directory: str) -> None:
+    before = offsets_of(directory, "etl")
+    done = commitlog("groups", "--log-dir", directory, "--delete", "--group", "etl", *flags)
+    assert (done.code, done.stdout) == (2, "")
+    assert f"{flags[0]} goes with --reset-offsets" in done.stderr.replace("\n", " ")
+    assert offsets_of(directory, "etl") == before
+
+
 @pytest.mark.parametrize("action", ["--delete", "--delete-offsets"])
 def test_the_progress_of_a_running_sink_cannot_be_changed(action: str, directory: str) -> None:
     topic = [] if action == "--delete" else ["--topic", "__sink.orders"]

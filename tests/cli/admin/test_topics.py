@@ -181,6 +181,14 @@ def test_on_a_terminal_it_is_a_table(directory: str) -> None:
         pytest.param(["--delete"], "--delete needs --topic", id="no topic to delete"),
         pytest.param(["--alter", "--topic", "orders"], "commitlog configs", id="nothing to alter"),
         pytest.param(["--create", "--topic", "a", "--config", "x"], "retention.ms=86400000", id="a config without ="),
+        pytest.param(
+            ["--delete", "--topic", "orders", "--partitions", "1"], "with --create or --alter", id="a part to delete"
+        ),
+        pytest.param(
+            ["--alter", "--topic", "orders", "--partitions", "9", "--config", "retention.ms=1"],
+            "--config goes with --create only",
+            id="a config to alter",
+        ),
         pytest.param(["--list", "--topic", "o("], "regular expression", id="an invalid pattern"),
     ],
 )

@@ -80,6 +80,20 @@ def test_a_missing_flag_is_named(directory: Path, arguments: list[str], reason: 
     assert reason in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["copy", "--tier", "t", "--at", "2026-11-21"], "--at goes with restore only, not with copy"),
+        (["publish", "--topic", "orders", "-b", "h:1", "--every", "1 hour"], "--every goes with copy only"),
+        (["restore", "--tier", "t", "--config", "retention.ms=1"], "with --bootstrap-server only"),
+    ],
+)
+def test_a_flag_of_another_action_is_refused(directory: Path, arguments: list[str], reason: str) -> None:
+    done = commitlog("tier", *arguments, "--log-dir", directory)
+    assert (done.code, done.stdout) == (2, "")
+    assert reason in done.stderr.replace("\n", " ")
+
+
 def test_publish_refuses_what_a_broker_would_lose_or_show(directory: Path) -> None:
     with LogManager.open(str(directory)) as manager:
         write_transactional(manager.open_log("plain", 0), 7, 0, b"open")
