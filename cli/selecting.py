@@ -22,16 +22,23 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 def matching(
-    topics: Mapping[str, storage.TopicDescription], text: str | None, *, exclude_internal: bool = False
+    topics: Mapping[str, storage.TopicDescription],
+    text: str | None,
+    *,
+    exclude_internal: bool = False,
+    may_be_missing: bool = False,
 ) -> list[storage.TopicDescription]:
-    """Returns the topics that ``text`` names or matches, all if it is None. Exits with 1 if it matches none."""
+    """Returns the topics that ``text`` names or matches, all if it is None.
+
+    Exits with 1 if it matches none, unless ``may_be_missing``.
+    """
     named = pattern(".*" if text is None else re.escape(text) if text in topics else text)
     found = [
         topic
         for name, topic in topics.items()
         if named.fullmatch(name) and not (exclude_internal and name in storage.INTERNAL_TOPICS)
     ]
-    if text is not None and not found:
+    if text is not None and not found and not may_be_missing:
         fail(f"no topic {text!r}{nearest_or_all(text, topics, 'topics')}")
     return found
 

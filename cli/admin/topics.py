@@ -89,10 +89,8 @@ def topics(  # the flags are those of kafka-topics
             _create(manager, str(topic), partitions, config or [], may_exist=if_not_exists, is_dry=dry_run)
             return
         there = manager.topics()
-        if if_exists and topic_id is None and topic not in there:
-            return
         is_risky = action in ("--alter", "--delete") and topic not in there  # a pattern never selects internal topics
-        found = matching(there, topic, exclude_internal=exclude_internal or is_risky)
+        found = matching(there, topic, exclude_internal=exclude_internal or is_risky, may_be_missing=if_exists)
         if topic_id is not None:
             found = _with_id(manager, found, topic_id, may_be_missing=if_exists)
         if topics_with_overrides:

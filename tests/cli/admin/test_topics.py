@@ -141,6 +141,13 @@ def test_deleting_a_topic_prints_its_size(directory: str) -> None:
     assert commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders", "--if-exists").code == 0
 
 
+def test_if_exists_deletes_what_a_pattern_matches(directory: str) -> None:
+    delete = ("topics", "--log-dir", directory, "--delete", "--if-exists", "--topic")
+    assert commitlog(*delete, "nothing.*") == (0, "", "")
+    assert commitlog(*delete, "ord.*").stdout.startswith("deleted topic orders: ")
+    assert commitlog("topics", "--log-dir", directory, "--list", "--if-exists").stdout == "other\n"
+
+
 def test_the_size_is_that_of_records_and_not_of_allocated_indexes(directory: str) -> None:
     files = list(Path(directory, "orders-0").iterdir())
     index = next(each for each in files if each.suffix == ".index")
