@@ -108,7 +108,7 @@ def _where(info: storage.AppendInfo) -> dict[str, int]:
 
 def _header(text: str) -> tuple[bytes, bytes | None]:
     name, equals, value = text.partition("=")
-    return name.encode(), value.encode() if equals else None
+    return name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape") if equals else None
 
 
 Row = tuple[bytes | None, bytes | None]

@@ -59,8 +59,9 @@ def test_lines_without_the_delimiter_have_no_key_and_empty_is_null_on_request(di
 
 
 def test_delimiters_and_headers_are_as_given(directory: str) -> None:
-    produced(directory, b"a;;b;c;;", "-D", ";;", "-H", "source=test", "-H", "flag", "-p", 0)
-    assert records(directory, "%s %h") == ["a source=test,flag=NULL", "b;c source=test,flag=NULL"]
+    produced(directory, b"a;;b;c;;", "-D", ";;", "-H", "source=test", "-H", "flag", "-H", "raw=\udcff", "-p", 0)
+    headers = r"source=test,flag=NULL,raw=\xff"
+    assert records(directory, "%s %h") == [f"a {headers}", f"b;c {headers}"]
 
 
 def test_records_without_a_key_change_partition_with_each_append(directory: str) -> None:
