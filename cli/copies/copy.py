@@ -44,6 +44,10 @@ def _bytes_of(source: storage.LogManager, wanted: Collection[str] | None) -> int
     return sum(storage.topic_size(source, there[name]) for name in copied)
 
 
+def note_complete(topic: str) -> None:
+    typer.echo(f"commitlog: {topic}: passed over: an earlier run has completed it", err=True)
+
+
 class Progress:
     """Prints each partition as its copy ends, and on stderr those that cannot be copied."""
 
@@ -70,7 +74,7 @@ class Progress:
         typer.echo(f"commitlog: {partition.topic}-{partition.partition}: damaged, not copied: {reason}", err=True)
 
     def note_complete(self, topic: str) -> None:
-        typer.echo(f"commitlog: {topic}: passed over: an earlier run has completed it", err=True)
+        note_complete(topic)
 
     def end(self) -> None:
         """Exits with 3 if partitions were damaged."""

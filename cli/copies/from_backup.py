@@ -12,6 +12,7 @@ from ..arguments import settings_given
 from ..maintenance.bars import bar
 from ..output import print_json
 from .backup import to_json
+from .copy import note_complete
 
 
 @dataclass(frozen=True)
@@ -83,4 +84,4 @@ def _restore(
         return []
     names, new_names = wanted.names, wanted.new_names
     with storage.LogManager.open_or_make(log_dir) as target:
-        return list(storage.restore_topics(place, cut, target, names, new_names=new_names))
+        return list(storage.restore_topics(place, cut, target, names, None, new_names, note_complete))

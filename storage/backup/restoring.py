@@ -17,6 +17,7 @@ from ..filesystem.operations import parent_of
 from ..filesystem.port import Buffer, FileSystem
 from ..format.files import file_names
 from ..prefetch import in_order
+from ..transfer.choosing import OnComplete, note_nothing
 from ..transfer.copying import copy_topics
 from ..transfer.new_names import SAME_NAMES, NewNames
 from ..transfer.pieces import CopiedPartition
@@ -61,15 +62,17 @@ def restore_topics(
 
     They get the names that ``new_names`` gives them, and so do the offsets of groups for them, which are copied too;
     offsets in ``target`` only go forward. First restores these topics to a folder in ``staging``, by default in the
-    folder for temporary files (``TMPDIR``). Yields each partition when it is durable. Raises as :func:`restore_backup`,
-    ``NewNames.check`` and :func:`copy_topics`.
+    folder for temporary files (``TMPDIR``). Yields each partition when it is durable. Passes topics that an earlier run
+    has completed to ``on_complete``. Raises as :func:`restore_backup`, :func:`check_restorable_topics` and
+    :func:`copy_topics`.
     """
     new_names.check(_topics_of(cut) if topics is None else topics)
     with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
+    on_complete: OnComplete = note_nothing,
         restored = file_names.join(folder, "log")
         restore_backup(place, cut if topics is None else _with_topics(cut, {*topics}), restored)
         with LogManager.open(restored) as source:
-            yield from copy_topics(source, target, topics, new_names=new_names)
+            yield from copy_topics(source, target, topics, on_complete=on_complete, new_names=new_names)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from ..directory.manager import LogManager
-from .choosing import OnComplete, OnDamage, note_nothing, raise_damage
+from .begun import BegunCopies
+from .choosing import OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
 from .groups import copy_groups
 from .new_names import SAME_NAMES, NewNames
 from .pieces import CopiedPartition
@@ -28,8 +29,11 @@ def copy_topics(
     and of :func:`copy_groups`.
     """
     log = target.bucket
-    if log is None:
-        yield from copy_to_directory(source, target, topics, on_damage, new_names, on_complete)
-    else:
+    if log is not None:
         yield from copy_to_bucket(source, log, topics, on_damage, new_names=new_names)
-    copy_groups(source, log or target, topics, new_names)
+        copy_groups(source, log, topics, new_names)
+        return
+    begun = BegunCopies(target)
+    yield from copy_to_directory(source, target, topics, on_damage, new_names, on_complete, begun=begun)
+    copy_groups(source, target, topics, new_names)
+    begun.forget([new_names.of(each) for each in (topics_to_copy(source) if topics is None else topics)])

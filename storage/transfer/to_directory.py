@@ -16,6 +16,7 @@ from ..reading.marks import Marks
 from ..reading.reader import LogReader
 from ..segment.joining import Holes
 from ..writing.log import Log
+from .begun import BegunCopies
 from .choosing import OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
 from .new_names import SAME_NAMES, NewNames
 from .pieces import CopiedPartition, Piece, end_to_copy, pieces_of
@@ -38,24 +39,30 @@ def copy_to_directory(
     complete: Complete = add_nothing,
     *,
     may_be_done: bool = False,
+    begun: BegunCopies | None = None,
 ) -> Iterator[CopiedPartition]:
     """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete and synced.
 
     ``complete`` is called with each log when all of it is copied, before others see it. Passes damage in a partition of
     the source to ``on_damage``, and continues with the next one. Skips partitions that an earlier copy has completed;
     passes completed topics to ``on_complete`` and skips them, if there is anything else to copy or with
-    ``may_be_done``, by which the caller continues with later steps. Raises UnknownTopicOrPartitionError for a topic
-    that is missing, TopicExistsError for one that ``target`` has from elsewhere or if nothing is left to copy,
-    ObjectStoreError, and OSError.
+    ``may_be_done``, by which the caller continues with later steps. Adds topics to ``begun``, from which the caller
+    removes them after these steps; if it has some of them, the caller continues too. Raises
+    UnknownTopicOrPartitionError for a topic that is missing, TopicExistsError for one that ``target`` has from
+    elsewhere or if nothing is left to copy, ObjectStoreError, and OSError.
     """
     wanted = [source.topic(name) for name in (topics_to_copy(source) if topics is None else topics)]
     described = {each.name: new_names.described(source, each) for each in wanted}
-    done = {name for name, each in described.items() if is_complete(target, *each)}
+    ids = {} if begun is None else begun.ids()
+    done = {name for name, (topic, id_) in described.items() if is_complete(target, topic, id_ or ids.get(topic.name))}
+    is_over = len(done) == len(wanted) and ids.keys().isdisjoint(topic.name for topic, _ in described.values())
     for topic in wanted:
-        if topic.name in done and (may_be_done or len(done) < len(wanted)):
+        if topic.name in done and (may_be_done or not is_over):
             on_complete(topic.name)
             continue
         begin(target, *described[topic.name])
+        if begun is not None:
+            begun.add(described[topic.name][0].name)
         for partition in topic.topic_partitions:
             if not is_unfinished(target, new_names.partition(partition)):
                 continue

@@ -8,7 +8,8 @@ On disk after each step:
 4. some files of the partition that is being copied;
 5. its entries in the checkpoints too, then its indexes, epochs and snapshots, and then the partition.
 
-So a partition is complete or visibly incomplete, and the next copy continues with the incomplete ones.
+So a partition is complete or visibly incomplete, and the next copy continues with the incomplete ones. Until the
+offsets of groups are copied too, ``begun`` shows that there is a copy to continue.
 """
 
 from __future__ import annotations

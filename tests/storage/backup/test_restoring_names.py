@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,15 @@ from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager,
 from pyspark_commitlog.storage.backup.cuts import find_cut
 from pyspark_commitlog.storage.backup.restoring import restore_topics
 from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
-from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.errors import CorruptionError, TopicExistsError
 from pyspark_commitlog.storage.topic_rules import SINK_PREFIX
+from pyspark_commitlog.storage.transfer import copying
+from pyspark_commitlog.storage.transfer.begun import COPYING_FILE
 from pyspark_commitlog.storage.transfer.new_names import NewNames
+from pyspark_commitlog.storage.transfer.pieces import CopiedPartition
 from tests.storage.backup.logs import ORDERS, PRICES, append, back_up, folder, made
 from tests.support.logs.building import rows
+from tests.support.logs.directories import directory_with_internal_topics
 from tests.support.stores.commits import commit_log
 from tests.support.stores.memory_store import MemoryStore
 
@@ -44,6 +49,38 @@ def test_records_groups_and_the_progress_of_writers_follow_the_name(kind: str, t
         renamed = {TopicPartition("old-orders", 0): 4, TopicPartition("costs", 0): 2}
         assert readers == (renamed if files is not None else {ORDERS: 4, PRICES: 2, **renamed})
         assert GroupOffsets(manager).fetch("a sink")[progress("costs")].offset == 7
+
+
+@pytest.mark.parametrize("names", [NewNames(), NewNames("old-")], ids=["same names", "new names"])
+@pytest.mark.parametrize("step", ["the first topic", "all topics"])
+def test_a_restore_that_was_killed_after_a_step_goes_on_and_restores_the_groups(
+    names: NewNames, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, passed_over = folder(tmp_path / "backup"), list[str]()
+    target = directory_with_internal_topics(tmp_path / "new")
+    back_up(made(tmp_path / "log"), place)
+
+    def copied(manager: LogManager) -> Iterator[CopiedPartition]:
+        topics = ["prices", "orders"]
+        return restore_topics(place, find_cut(place), manager, topics, None, names, passed_over.append)
+
+    with LogManager.open(target) as manager, monkeypatch.context() as killed:
+        killed.setattr(copying, "copy_groups", lambda *_: pytest.fail("killed"))
+        if step == "the first topic":
+            begun = copied(manager)
+            assert [next(begun).topic, next(begun).partition] == [names.of("prices"), 0]
+            begun.close()
+        else:
+            with pytest.raises(pytest.fail.Exception, match="killed"):
+                list(copied(manager))
+    with LogManager.open(target) as manager:
+        list(copied(manager))
+        assert passed_over == (["prices"] if step == "the first topic" else ["prices", "orders"])
+        offsets = {each.topic: one.offset for each, one in GroupOffsets(manager).fetch("readers").items()}
+        assert offsets == {names.of("orders"): 4, names.of("prices"): 2}
+        with pytest.raises(TopicExistsError):
+            list(copied(manager))
+    assert not (tmp_path / "new" / COPYING_FILE).exists()
 
 
 def test_no_group_is_ahead_of_a_partition_that_a_restore_of_an_earlier_backup_has_completed(tmp_path: Path) -> None:
