@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from ..maintenance.bars import bar
 from ..output import print_json
 from .backup import to_json
 from .copy import note_complete
+
+_NAME = re.compile(r"[0-9]{8}(T[0-9.]*(Z(-[0-9a-f]*)?)?)?")  # of a backup, or how one begins
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,12 @@ class Wanted:
 
     @property
     def moment(self) -> str | int | None:
-        """A time in ms, or the beginning of a backup's name; None: the newest."""
-        if self.at is None:
-            return None
+        """A time in ms, or the beginning of a backup's name; None: the newest.
+
+        ``20261121T0600`` could be both, and is a name: as a time, it would lead to the backup before that one.
+        """
+        if self.at is None or _NAME.fullmatch(self.at):
+            return self.at
         try:
             return storage.parse_instant(self.at)
         except ValueError:

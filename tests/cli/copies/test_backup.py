@@ -152,6 +152,18 @@ def test_an_unknown_topic_or_moment_is_refused_and_named(directory: Path) -> Non
 
 def test_a_dry_run_restores_nothing(directory: Path) -> None:
     backup("--log-dir", directory)
+def test_the_beginning_of_a_name_is_not_taken_for_an_earlier_time(directory: Path) -> None:
+    (first,) = rows_of(backup("--log-dir", directory, "--json"))
+    digest = first["backup"]["name"].partition("-")[2]
+    Path(f"backup/cuts/{first['backup']['name']}.json").rename(f"backup/cuts/20260101T000000.500Z-{digest}.json")
+    commitlog("produce", "--log-dir", directory, "-t", "orders", stdin=b"three\n")
+    (second,) = rows_of(backup("--log-dir", directory, "--json"))
+    for at, wanted in (("20260101T000000", ["one", "two"]), (second["backup"]["name"][:15], ["one", "two", "three"])):
+        done = commitlog("restore", "--from", "backup", "--log-dir", f"of-{at}", "--at", at)
+        assert (done.code, done.stderr) == (0, "")
+        assert values(f"of-{at}") == wanted
+
+
     done = commitlog("restore", "--from", "backup", "--log-dir", "again", "--dry-run")
     assert done.stdout.startswith("would restore 4 partitions")
     assert not Path("again").exists()
