@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .backup.keeping import KeepRule as KeepRule, prune_backup as prune_backup
     from .backup.places import BackupPlace as BackupPlace, open_backup as open_backup
     from .backup.restoring import (
+        check_restorable_topics as check_restorable_topics,
         opened_without_records as opened_without_records,
         restore_backup as restore_backup,
         restore_topics as restore_topics,
@@ -504,8 +505,13 @@ else:
             "backup.encryption": ["BackupKey", "unlock_backup"],
             "backup.keeping": ["KeepRule", "prune_backup"],
             "backup.places": ["BackupPlace", "open_backup"],
-            "backup.restoring": ["opened_without_records", "restore_backup", "restore_topics"],
-            "backup.taking": ["take_backup"],
+            "backup.restoring": [
+                "check_restorable_topics",
+                "opened_without_records",
+                "restore_backup",
+                "restore_topics",
+            ],
+            "backup.taking": ["check_backup_apart", "take_backup"],
             "bucket.clients.appends": ["ClientBatch", "append_batches"],
             "bucket.clients.transactions": ["ClientTransactions", "give_up"],
             "bucket.commit_log": ["CommitLog"],

@@ -68,6 +68,8 @@ def from_backup(place: storage.BackupPlace, log_dir: str, wanted: Wanted, *, dry
     cut = storage.find_cut(place, wanted.moment)
     with settings_given():
         names, new_names = wanted.names, wanted.new_names
+        if wanted.is_copy:
+            storage.check_restorable_topics(cut, names, new_names)
     copied = [] if dry_run else _restore(place, cut, log_dir, wanted)
     if as_json:
         row = {"log_dir": log_dir, "backup": to_json(cut), "topics": names, "restored": not dry_run}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..directory.manager import LogManager
 from ..directory.protected_topics import is_protected
 from ..directory.snapshots.filling import fill_log_directory
-from ..errors import CorruptionError, SnapshotError
+from ..errors import CorruptionError, SnapshotError, UnknownTopicOrPartitionError, did_you_mean
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import parent_of
 from ..filesystem.port import Buffer, FileSystem
@@ -50,6 +50,16 @@ def restore_backup(place: BackupPlace, cut: Cut, target: str) -> None:
     fill_log_directory(target, fill)
 
 
+def check_restorable_topics(cut: Cut, topics: Collection[str] | None, new_names: NewNames = SAME_NAMES) -> None:
+    """Raises UnknownTopicOrPartitionError for a topic that the backup does not have; and as ``NewNames.check``."""
+    there = _topics_of(cut)
+    for name in topics or ():
+        if name not in there and name not in new_names.names:
+            hint = did_you_mean(name, there) or f"; it holds {', '.join(sorted(there)) or 'no topics'}"
+            raise UnknownTopicOrPartitionError(f"no topic {name!r} in the backup {cut.name}{hint}")
+    new_names.check(there if topics is None else there.intersection(topics))
+
+
 def restore_topics(
     place: BackupPlace,
     cut: Cut,
@@ -57,6 +67,7 @@ def restore_topics(
     topics: Collection[str] | None,
     staging: str | None = None,
     new_names: NewNames = SAME_NAMES,
+    on_complete: OnComplete = note_nothing,
 ) -> Iterator[CopiedPartition]:
     """Copies topics of a backup, by default all but Kafka's own, into a log that does not have them.
 
@@ -66,9 +77,8 @@ def restore_topics(
     has completed to ``on_complete``. Raises as :func:`restore_backup`, :func:`check_restorable_topics` and
     :func:`copy_topics`.
     """
-    new_names.check(_topics_of(cut) if topics is None else topics)
+    check_restorable_topics(cut, topics, new_names)
     with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
-    on_complete: OnComplete = note_nothing,
         restored = file_names.join(folder, "log")
         restore_backup(place, cut if topics is None else _with_topics(cut, {*topics}), restored)
         with LogManager.open(restored) as source:

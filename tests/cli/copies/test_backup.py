@@ -142,9 +142,11 @@ def test_an_encrypted_backup_needs_its_key_for_everything_but_the_list(directory
 
 def test_an_unknown_topic_or_moment_is_refused_and_named(directory: Path) -> None:
     backup("--log-dir", directory)
-    done = commitlog("restore", "--from", "backup", "--log-dir", "again", "--topics", "order")
-    assert done.code == 1
-    assert "orders" in done.stderr
+    for more in ((), ("--dry-run",)):
+        done = commitlog("restore", "--from", "backup", "--log-dir", "again", "--topics", "order", *more)
+        assert (done.code, done.stdout) == (1, "")
+        assert "did you mean 'orders'?" in done.stderr
+        assert not Path("again").exists()
     done = commitlog("restore", "--from", "backup", "--log-dir", "again", "--at", "2020-01-01T00:00")
     assert done.code == 1
     assert "0 backups are of" in done.stderr
