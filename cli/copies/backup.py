@@ -56,6 +56,8 @@ def backup(
     place = storage.open_backup(to)
     if verify and is_list:
         raise typer.BadParameter("give one of --verify and --list")
+    if (verify or is_list) and (keep is not None or staging is not None):
+        raise typer.BadParameter("--verify and --list change nothing: leave --keep and --staging out")
     if is_list:
         _list(place, as_json)
     elif verify:

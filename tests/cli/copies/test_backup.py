@@ -152,8 +152,6 @@ def test_an_unknown_topic_or_moment_is_refused_and_named(directory: Path) -> Non
     assert "0 backups are of" in done.stderr
 
 
-def test_a_dry_run_restores_nothing(directory: Path) -> None:
-    backup("--log-dir", directory)
 def test_the_beginning_of_a_name_is_not_taken_for_an_earlier_time(directory: Path) -> None:
     (first,) = rows_of(backup("--log-dir", directory, "--json"))
     digest = first["backup"]["name"].partition("-")[2]
@@ -166,6 +164,8 @@ def test_the_beginning_of_a_name_is_not_taken_for_an_earlier_time(directory: Pat
         assert values(f"of-{at}") == wanted
 
 
+def test_a_dry_run_restores_nothing(directory: Path) -> None:
+    backup("--log-dir", directory)
     done = commitlog("restore", "--from", "backup", "--log-dir", "again", "--dry-run")
     assert done.stdout.startswith("would restore 4 partitions")
     assert not Path("again").exists()
@@ -202,6 +202,10 @@ def test_what_is_no_backup_and_what_is_missing_is_said(directory: Path) -> None:
         assert (done.code, done.stdout) == (1, "")
         assert "is no backup" in done.stderr
     assert backup("--verify", "--list").code == 2
+    for flags in (("--verify", "--keep", "last=1"), ("--list", "--staging", "links")):
+        done = backup("--log-dir", directory, *flags)
+        assert (done.code, done.stdout) == (2, "")
+        assert "leave --keep and --staging out" in done.stderr.replace("\n", " ")
     done = commitlog("backup", "--to", "backup")
     assert done.code == 2
     assert "--log-dir" in done.stderr
