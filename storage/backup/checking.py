@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from typing import NamedTuple
 
@@ -31,7 +31,8 @@ def verify_backup(place: BackupPlace, note_read: Callable[[int], None] = lambda 
         try:
             cuts.append(read_cut(place, each.name))
         except (CorruptionError, ValueError, KeyError, TypeError) as error:
-            yield Problem(str(error), (each.name,), ())
+            if still_there := _still_there(place, [each.name]):
+                yield Problem(str(error), still_there, ())
     pieces = sorted({piece for cut in cuts for piece in cut.pieces})
 
     def read(piece: Piece) -> tuple[Piece, CorruptionError | None]:
@@ -44,11 +45,15 @@ def verify_backup(place: BackupPlace, note_read: Callable[[int], None] = lambda 
     with closing(in_order(read, pieces, READ_AHEAD)) as results:
         for piece, damage in results:
             note_read(piece.size)
-            if damage is not None:
-                yield _problem(damage, piece, cuts)
+            if damage is None:
+                continue
+            needing = {cut.name: cut for cut in cuts if piece in cut.pieces}
+            if still_there := _still_there(place, needing):
+                newest = needing[still_there[-1]]
+                files = tuple(path for path, file in newest.files.items() if piece in file.pieces)
+                yield Problem(str(damage), still_there, files)
 
 
-def _problem(error: CorruptionError, piece: Piece, cuts: list[Cut]) -> Problem:
-    needing = [cut for cut in cuts if piece in cut.pieces]
-    files = tuple(path for path, file in needing[-1].files.items() if piece in file.pieces)
-    return Problem(str(error), tuple(cut.name for cut in needing), files)
+def _still_there(place: BackupPlace, names: Collection[str]) -> tuple[str, ...]:
+    """Returns the cuts that were not deleted by another process in the meantime, oldest first."""
+    return tuple(each.name for each in list_cuts(place) if each.name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import threading
 from collections.abc import Iterator, Sequence
@@ -137,6 +138,10 @@ class FolderPlace:
                 data = file.read(0, limit + 1)
         except FileNotFoundError:
             raise CorruptionError("the file is missing", path=path) from None
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise CorruptionError("the disk cannot read the file", path=path) from error
         if len(data) > limit:
             raise CorruptionError(f"the file has more than the {limit:,} bytes that it should have", path=path)
         return data
