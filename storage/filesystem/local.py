@@ -26,6 +26,17 @@ from .open_files import OPEN_FILES
 from .port import FileStatus, Mount, OpenMode
 
 
+def real_path(path: str) -> str:
+    """Returns the absolute path without links; the last parts may be missing."""
+    return os.path.realpath(path)
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Whether a path, which may be missing, leads to a directory or into it."""
+    above = real_path(directory)
+    return os.path.commonpath([real_path(path), above]) == above
+
+
 class LocalFileSystem:
     """The file system of this machine, including what is mounted (Linux); implements :class:`.port.FileSystem`."""
 

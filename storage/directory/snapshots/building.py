@@ -28,8 +28,10 @@ def whole_directory(filesystem: FileSystem, target: str) -> Iterator[str]:
     After a crash, ``target`` is missing and ``target`` + ``.unfinished`` has a part, or ``target`` is complete.
     """
     status = filesystem.status(target)
-    if status is not None and (not status.is_directory or filesystem.list(target)):
+    if not target or (status is not None and (not status.is_directory or filesystem.list(target))):
         raise SnapshotError(f"{target}: this is not an empty directory; give one that is missing or empty")
+    if status is not None:
+        _remove_empty(filesystem, target)
     building = target.rstrip("/") + file_names.UNFINISHED
     make_directory_durably(filesystem, not_a_link(filesystem, building))
     lock_path = file_names.join(building, BUILDING_LOCK_FILE)
@@ -46,6 +48,16 @@ def whole_directory(filesystem: FileSystem, target: str) -> Iterator[str]:
         filesystem.sync_directory(building)
         filesystem.rename(building, target.rstrip("/"))
         filesystem.sync_directory(parent_of(target))
+
+
+def _remove_empty(filesystem: FileSystem, target: str) -> None:
+    """Removes an empty directory before anything is copied: a link or a mount point cannot be replaced at the end."""
+    if filesystem.is_link(target.rstrip("/")):
+        raise SnapshotError(f"{target}: is a link, which cannot be replaced; give the directory that it leads to")
+    try:
+        filesystem.remove(target)
+    except OSError as error:
+        raise SnapshotError(f"{target}: cannot be replaced, as a mount point ({error}); give a folder in it") from error
 
 
 def sync_all(filesystem: FileSystem, folder: str, files: Iterable[str]) -> None:

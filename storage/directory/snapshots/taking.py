@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from ...config import LogConfig
-from ...errors import StorageError
+from ...errors import SnapshotError, StorageError
+from ...filesystem.local import is_within
 from ...filesystem.open_files import OPEN_FILES
 from ...filesystem.operations import make_own_directory
 from ...filesystem.port import FileSystem
@@ -44,6 +45,8 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
     """
     OPEN_FILES.check_room_for_locks(len(_partitions(manager)), f"a snapshot of {manager.directory}")
     target = local_path(target)
+    if is_within(target, manager.directory):
+        raise SnapshotError(f"{target}: is in the log directory {manager.directory}; give a folder elsewhere")
     manager.lock_brokers_out()
     with whole_directory(manager.filesystem, target) as building:
         folder = file_names.join(building, LOG_FOLDER)

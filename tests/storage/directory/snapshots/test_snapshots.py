@@ -208,6 +208,29 @@ def test_an_existing_target_is_left_alone(manager: LogManager, tmp_path: Path) -
         restore_snapshot(taken.directory, manager.directory)
 
 
+@pytest.mark.parametrize("target", [".", "", "link", "link/", "mounted"])
+def test_a_target_that_cannot_be_replaced_is_refused_before_anything_is_copied(
+    target: str, manager: LogManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = take_snapshot(manager, str(tmp_path / "snap"))
+    for each in ("cwd", "mounted"):
+        (tmp_path / "new" / each).mkdir(parents=True)
+    (tmp_path / "new" / "cwd" / "link").symlink_to(tmp_path / "new" / "mounted")
+    monkeypatch.chdir(tmp_path / "new" / "cwd")
+    if target in (".", "mounted"):
+        (tmp_path / "new" / "cwd" / "link").unlink()
+    disk = FaultyFileSystem(LocalFileSystem(), [fail("remove", "*mounted", error=errno.EBUSY)])
+    with pytest.raises(SnapshotError):
+        restore_snapshot(taken.directory, target.replace("mounted", "../mounted"), filesystem=disk)
+    assert not [*(tmp_path / "new").rglob("*.unfinished"), *(tmp_path / "new").rglob("*.log")]
+
+
+def test_a_snapshot_in_the_log_directory_is_refused(manager: LogManager, tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError, match="is in the log directory"):
+        take_snapshot(manager, str(tmp_path / "log" / "snap"))
+    assert not (tmp_path / "log" / "snap").exists()
+
+
 def test_beside_a_running_broker_there_is_no_snapshot(tmp_path: Path) -> None:
     disk = MemoryFileSystem(ManualClock(NOW_MS))
     manager = LogManager.open("/log", create=True, filesystem=disk, clock=ManualClock(NOW_MS))
