@@ -39,6 +39,7 @@ from .cuts import OBJECTS, Cut, CutFile, Piece, list_cuts, read_cut, write_cut
 from .places import LOCK_FILE, BackupPlace
 
 PIECE_BYTES = 8 * 1024 * 1024
+TIME_STEP_MS = 2000  # of the coarsest file systems: within a step, a write may leave the time of a file as it was
 SMALL_PIECE_BYTES = 64 * 1024  # a smaller last piece of an earlier backup is stored again with what follows
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ def take_backup(manager: LogManager, place: BackupPlace, *, staging: str | None 
     earlier = _readable(place)
     sizes = {each.name: each.size for each in place.list_files(OBJECTS)}
     trusted = {piece for cut in earlier for piece in cut.pieces if sizes.get(piece.name) == piece.size}
-    before = earlier[-1].files if earlier else {}
+    before = earlier[-1] if earlier else None
     with _staged(_staging_of(manager, place, staging)) as staged:
         folder, taken_at_ms, found = _moment(manager, staged)
         storing = _Storing(place, LocalFileSystem(), folder, before, trusted)
@@ -137,10 +138,12 @@ class _Storing:
         place: BackupPlace,
         filesystem: FileSystem,
         folder: str,
-        before: Mapping[str, CutFile],
+        before: Cut | None,
         trusted: set[Piece],
     ) -> None:
-        self._place, self._filesystem, self._folder, self._before = place, filesystem, folder, before
+        self._place, self._filesystem, self._folder = place, filesystem, folder
+        self._before = {} if before is None else before.files
+        self._settled_ms = 0 if before is None else before.taken_at_ms - TIME_STEP_MS
         self._trusted = trusted
         self.stored_bytes = self.stored_pieces = 0
 
@@ -164,7 +167,8 @@ class _Storing:
             inode = 0 if status is None or not wanted.linked else status.inode
             before = self._before.get(path)
             is_same = before is not None and inode and before[:3] == (wanted.size, wanted.modified_ms, inode)
-            if before is not None and is_same and self._trusted.issuperset(before.pieces):
+            is_settled = wanted.modified_ms < self._settled_ms  # otherwise it may have changed since that backup
+            if before is not None and is_same and is_settled and self._trusted.issuperset(before.pieces):
                 files[path] = before
                 continue
             files[path] = CutFile(wanted.size, wanted.modified_ms, inode, ())

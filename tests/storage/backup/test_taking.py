@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,8 @@ def test_each_backup_restores_its_own_moment(directory: Path, place: FolderPlace
 def test_an_unchanged_directory_is_neither_read_nor_stored_again(
     directory: Path, place: FolderPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for path in directory.rglob("*.log"):
+        os.utime(path, (0, 0))  # some time before the backup
     assert back_up(directory, place).stored_bytes > 0
     read: list[str] = []
     spans = taking._bounds
@@ -72,6 +75,20 @@ def test_an_unchanged_directory_is_neither_read_nor_stored_again(
     monkeypatch.setattr(taking, "_bounds", noting)
     assert back_up(directory, place).stored_bytes == 0
     assert not [path for path in read if path.endswith(".log")]
+
+
+def test_a_write_that_leaves_size_and_time_of_a_segment_is_in_the_next_backup(
+    directory: Path, place: FolderPlace, tmp_path: Path
+) -> None:
+    """As in a preallocated segment, if it comes within the step of the file system's clock."""
+    back_up(directory, place)
+    segment = max((directory / "orders-0").glob("*.log"))
+    before, data = segment.stat(), segment.read_bytes()
+    segment.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(segment, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert segment.stat().st_ino == before.st_ino
+    back_up(directory, place)
+    assert restored(place, tmp_path / "again") == tree(directory)
 
 
 def test_what_was_appended_is_all_that_is_stored(directory: Path, place: FolderPlace, tmp_path: Path) -> None:
