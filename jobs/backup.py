@@ -21,6 +21,7 @@ from pyspark_commitlog.storage import (
     KeepRule,
     LogManager,
     LogStoreError,
+    check_backup_apart,
     counted,
     log_to_stderr,
     open_backup,
@@ -61,13 +62,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _take(place: BackupPlace, options: argparse.Namespace, keep: KeepRule | None) -> None:
-    with LogManager.open(options.log_dir) as manager, place.locked():
-        taken = take_backup(manager, place, staging=options.staging)
-        print(f"backup {taken.cut.name}: {taken.cut.size:,} bytes, of which {taken.stored_bytes:,} were stored")
-        if keep is not None:
-            pruned = prune_backup(place, keep)
-            pieces = counted(pruned.objects, "piece")
-            print(f"deleted {counted(pruned.cuts, 'backup')}, and {pieces} with {pruned.bytes:,} bytes")
+    with LogManager.open(options.log_dir) as manager:
+        check_backup_apart(manager, place)
+        with place.locked():
+            taken = take_backup(manager, place, staging=options.staging)
+            print(f"backup {taken.cut.name}: {taken.cut.size:,} bytes, of which {taken.stored_bytes:,} were stored")
+            if keep is not None:
+                pruned = prune_backup(place, keep)
+                pieces = counted(pruned.objects, "piece")
+                print(f"deleted {counted(pruned.cuts, 'backup')}, and {pieces} with {pruned.bytes:,} bytes")
 
 
 def _verify(place: BackupPlace) -> int:

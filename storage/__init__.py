@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         restore_backup as restore_backup,
         restore_topics as restore_topics,
     )
-    from .backup.taking import take_backup as take_backup
+    from .backup.taking import check_backup_apart as check_backup_apart, take_backup as take_backup
     from .bucket.clients.appends import ClientBatch as ClientBatch, append_batches as append_batches
     from .bucket.clients.transactions import ClientTransactions as ClientTransactions, give_up as give_up
     from .bucket.commit_log import CommitLog as CommitLog

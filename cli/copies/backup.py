@@ -77,11 +77,13 @@ def unlocked(place: storage.BackupPlace, key_file: str | None) -> storage.Backup
 def _take(place: storage.BackupPlace, log_dir: str, keep: str | None, staging: str | None, as_json: bool) -> None:
     with settings_given():
         rule = None if keep is None else storage.KeepRule.parse(keep)
-    with storage.LogManager.open(log_dir) as manager, place.locked():
-        size = sum(storage.topic_size(manager, topic) for topic in manager.topics().values())
-        with bar("backup", size):
-            taken = storage.take_backup(manager, place, staging=staging)
-        pruned = None if rule is None else storage.prune_backup(place, rule)
+    with storage.LogManager.open(log_dir) as manager:
+        storage.check_backup_apart(manager, place)
+        with place.locked():
+            size = sum(storage.topic_size(manager, topic) for topic in manager.topics().values())
+            with bar("backup", size):
+                taken = storage.take_backup(manager, place, staging=staging)
+            pruned = None if rule is None else storage.prune_backup(place, rule)
     cut = taken.cut
     if as_json:
         row = {"backup": to_json(cut), "stored_bytes": taken.stored_bytes, "stored_pieces": taken.stored_pieces}

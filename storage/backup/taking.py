@@ -28,11 +28,11 @@ from ..directory.manager import LogManager
 from ..directory.snapshots.manifest import LOG_FOLDER, SnapshotFile
 from ..directory.snapshots.taking import take_cut
 from ..errors import CorruptionError, SnapshotError, StorageError
-from ..filesystem.local import LocalFileSystem
+from ..filesystem.local import LocalFileSystem, is_within, real_path
 from ..filesystem.operations import is_zero, parent_of, remove_tree
 from ..filesystem.port import File, FileSystem
 from ..format.files import file_names
-from ..paths import local_path
+from ..paths import is_store_url, local_path
 from ..prefetch import in_order
 from ..transfer.snapshots import take_bucket_snapshot
 from .cuts import OBJECTS, Cut, CutFile, Piece, list_cuts, read_cut, write_cut
@@ -77,6 +77,20 @@ def take_backup(manager: LogManager, place: BackupPlace, *, staging: str | None 
 
 def _readable(place: BackupPlace) -> list[Cut]:
     """Returns the earlier backups, oldest first, whose lists are sound; logs a warning for each other one."""
+def check_backup_apart(manager: LogManager, place: BackupPlace) -> None:
+    """Raises SnapshotError if the backup is in the log directory: it would be lost with it, and no broker would start.
+
+    Call it before ``place.locked()``, which makes the folder.
+    """
+    if manager.bucket is None and not is_store_url(place.path):
+        _check_outside(place.path, manager.directory)
+
+
+def _check_outside(path: str, log_dir: str) -> None:
+    if is_within(path, log_dir):
+        raise SnapshotError(f"{path}: is in the log directory {log_dir}; give a folder elsewhere")
+
+
     found: list[Cut] = []
     for each in list_cuts(place):
         try:
@@ -97,10 +111,14 @@ def _moment(manager: LogManager, folder: str) -> tuple[str, int, Mapping[str, Sn
 def _staging_of(manager: LogManager, place: BackupPlace, staging: str | None) -> str:
     """Returns a path that only backups of this log to this place use."""
     unique = hashlib.sha256(f"{manager.directory}\n{place.path}".encode()).hexdigest()[:12]
-    if staging is None and manager.bucket is not None:
+    if manager.bucket is None:
+        parent = local_path(staging) if staging else parent_of(real_path(manager.directory))  # on the disk of the log
+        _check_outside(parent, manager.directory)
+    elif staging:
+        parent = local_path(staging)
+    else:
         raise SnapshotError(f"{manager.directory}: give --staging, a folder with room for all of this log")
-    parent = staging or parent_of(manager.directory)
-    return file_names.join(local_path(parent), f"commitlog-backup-{unique}{file_names.UNFINISHED}")
+    return file_names.join(parent, f"commitlog-backup-{unique}{file_names.UNFINISHED}")
 
 
 @contextmanager

@@ -171,6 +171,14 @@ def test_a_dry_run_restores_nothing(directory: Path) -> None:
     assert not Path("again").exists()
 
 
+def test_a_backup_in_its_log_directory_is_refused_and_leaves_nothing_there(directory: Path) -> None:
+    before = {*directory.iterdir()}
+    done = commitlog("backup", "--log-dir", "log", "--to", "log/backup")
+    assert (done.code, done.stdout) == (1, "")
+    assert "is in the log directory log" in done.stderr
+    assert {*directory.iterdir()} == before
+
+
 def test_damage_is_found_and_ends_with_3(directory: Path) -> None:
     backup("--log-dir", directory)
     assert "1 backup," in backup("--verify").stdout

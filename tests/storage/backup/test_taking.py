@@ -14,7 +14,7 @@ from pyspark_commitlog.storage.backup import taking
 from pyspark_commitlog.storage.backup.checking import verify_backup
 from pyspark_commitlog.storage.backup.cuts import list_cuts
 from pyspark_commitlog.storage.backup.places import FolderPlace, StorePlace
-from pyspark_commitlog.storage.backup.taking import take_backup
+from pyspark_commitlog.storage.backup.taking import check_backup_apart, take_backup
 from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.errors import LogDirLockedError, SnapshotError
@@ -89,6 +89,37 @@ def test_a_write_that_leaves_size_and_time_of_a_segment_is_in_the_next_backup(
     assert segment.stat().st_ino == before.st_ino
     back_up(directory, place)
     assert restored(place, tmp_path / "again") == tree(directory)
+
+
+@pytest.mark.parametrize("where", ["log", "log/backup", "link/orders-0/backup"])
+def test_a_place_in_the_log_directory_is_refused(where: str, directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(directory)
+    with LogManager.open(str(directory)) as manager:
+        with pytest.raises(SnapshotError, match="is in the log directory"):
+            check_backup_apart(manager, folder(tmp_path / where))
+        with pytest.raises(SnapshotError, match="is in the log directory"):
+            take_backup(manager, folder(tmp_path / "backup"), staging=str(tmp_path / where))
+        check_backup_apart(manager, folder(tmp_path / "log-backup"))
+
+
+@pytest.mark.parametrize("spelled", [".", "../link"])
+def test_links_are_made_beside_the_log_directory_however_it_is_spelled(
+    spelled: str, directory: Path, place: FolderPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk").mkdir()
+    directory.rename(tmp_path / "disk" / "log")
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "log")
+    monkeypatch.chdir(tmp_path / "disk" / ("log" if spelled == "." else ""))
+    store, seen = taking._Storing.store, list[Path]()
+
+    def noting(self: taking._Storing, found: object) -> object:
+        seen.extend((tmp_path / "disk").glob("commitlog-backup-*"))
+        return store(self, found)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(taking._Storing, "store", noting)
+    with LogManager.open(spelled) as manager, place.locked():
+        take_backup(manager, place)
+    assert len(seen) == 1
 
 
 def test_what_was_appended_is_all_that_is_stored(directory: Path, place: FolderPlace, tmp_path: Path) -> None:
