@@ -68,7 +68,7 @@ def _take(place: BackupPlace, options: argparse.Namespace, keep: KeepRule | None
             taken = take_backup(manager, place, staging=options.staging)
             print(f"backup {taken.cut.name}: {taken.cut.size:,} bytes, of which {taken.stored_bytes:,} were stored")
             if keep is not None:
-                pruned = prune_backup(place, keep)
+                pruned = prune_backup(place, keep, taken.cut.name)
                 pieces = counted(pruned.objects, "piece")
                 print(f"deleted {counted(pruned.cuts, 'backup')}, and {pieces} with {pruned.bytes:,} bytes")
 

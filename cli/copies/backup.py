@@ -83,7 +83,7 @@ def _take(place: storage.BackupPlace, log_dir: str, keep: str | None, staging: s
             size = sum(storage.topic_size(manager, topic) for topic in manager.topics().values())
             with bar("backup", size):
                 taken = storage.take_backup(manager, place, staging=staging)
-            pruned = None if rule is None else storage.prune_backup(place, rule)
+            pruned = None if rule is None else storage.prune_backup(place, rule, taken.cut.name)
     cut = taken.cut
     if as_json:
         row = {"backup": to_json(cut), "stored_bytes": taken.stored_bytes, "stored_pieces": taken.stored_pieces}

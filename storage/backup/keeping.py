@@ -63,14 +63,15 @@ class Pruned(NamedTuple):
     bytes: int
 
 
-def prune_backup(place: BackupPlace, keep: KeepRule, *, dry_run: bool = False) -> Pruned:
+def prune_backup(place: BackupPlace, keep: KeepRule, taken: str | None = None, *, dry_run: bool = False) -> Pruned:
     """Deletes the backups that ``keep`` does not choose, and pieces that no other one needs.
 
-    Call it within ``place.locked()``. Raises CorruptionError, and deletes no piece, if a kept list is damaged, because
+    ``taken``: the name of the one just taken, which stays, although by a wrong clock others may have later times. Call
+    it within ``place.locked()``. Raises CorruptionError, and deletes no piece, if a kept list is damaged, because
     its pieces are not known.
     """
     cuts = list_cuts(place)
-    kept = keep.choose(cuts)
+    kept = {*keep.choose(cuts), *(each for each in cuts if each.name == taken)}
     needed = {piece.name for each in kept for piece in read_cut(place, each.name).pieces}
     gone = [file_of(each.name) for each in cuts if each not in kept]
     garbage = [each for each in place.list_abandoned(OBJECTS) if each.name not in needed]

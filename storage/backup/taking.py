@@ -72,11 +72,11 @@ def take_backup(manager: LogManager, place: BackupPlace, *, staging: str | None 
         place.sync()
         cut = Cut(manager.directory, taken_at_ms, files)
         name = write_cut(place, cut)
+    if before is not None and before.taken_at_ms > taken_at_ms:
+        logger.warning("%s has a later time, by a wrong clock: to restore %s, name it with --at", before.name, name)
     return TakenBackup(Cut(cut.source, taken_at_ms, files, name), storing.stored_bytes, storing.stored_pieces)
 
 
-def _readable(place: BackupPlace) -> list[Cut]:
-    """Returns the earlier backups, oldest first, whose lists are sound; logs a warning for each other one."""
 def check_backup_apart(manager: LogManager, place: BackupPlace) -> None:
     """Raises SnapshotError if the backup is in the log directory: it would be lost with it, and no broker would start.
 
@@ -91,6 +91,8 @@ def _check_outside(path: str, log_dir: str) -> None:
         raise SnapshotError(f"{path}: is in the log directory {log_dir}; give a folder elsewhere")
 
 
+def _readable(place: BackupPlace) -> list[Cut]:
+    """Returns the earlier backups, oldest first, whose lists are sound; logs a warning for each other one."""
     found: list[Cut] = []
     for each in list_cuts(place):
         try:

@@ -12,8 +12,11 @@ from pyspark_commitlog.storage.backup.checking import verify_backup
 from pyspark_commitlog.storage.backup.cuts import CutName, list_cuts
 from pyspark_commitlog.storage.backup.keeping import KeepRule, prune_backup
 from pyspark_commitlog.storage.backup.places import DAY_MS, StorePlace
+from pyspark_commitlog.storage.backup.taking import take_backup
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
 from tests.storage.backup.logs import append, back_up, folder, made, restored, tree
+from tests.support.clock import ManualClock
+from tests.support.logs.building import NOW_MS
 from tests.support.stores.memory_store import MemoryStore
 
 START = datetime(2026, 11, 23, 0, 30, tzinfo=UTC)  # a Monday
@@ -74,6 +77,20 @@ def test_nothing_is_deleted_while_the_list_of_a_kept_backup_is_damaged(tmp_path:
     with pytest.raises(CorruptionError, match="checksum"):
         prune_backup(place, KeepRule.parse("last=1"))
     assert tree(tmp_path / "backup") == before
+
+
+def test_the_backup_just_taken_stays_although_a_clock_was_ahead_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place, directory, names = folder(tmp_path / "backup"), str(made(tmp_path / "log")), list[str]()
+    for days in (10, 0):
+        clock = ManualClock(NOW_MS + days * DAY_MS)
+        with LogManager.open(directory, clock=clock) as manager, place.locked():
+            names.append(take_backup(manager, place).cut.name)
+    assert f"to restore {names[1]}, name it with --at" in caplog.text
+    prune_backup(place, KeepRule.parse("last=1"), names[1])
+    assert {each.name for each in list_cuts(place)} == {*names}
+    assert not [*verify_backup(place)]
 
 
 def test_on_an_object_store_what_another_run_may_have_put_just_now_stays(tmp_path: Path) -> None:
