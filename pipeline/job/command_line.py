@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Mapping
 from os import environ
@@ -38,6 +39,17 @@ class Parser(argparse.ArgumentParser):
             answer for flag, answer in _ANSWERS.items() if message.startswith("unrecognized") and flag in message
         ]
         self.exit(2, f"{self.prog}: {'; '.join([masked(message), *answers])}\n")
+
+
+def pause_s(text: str) -> float:
+    """Returns seconds to wait, for ``type`` of an argument; argparse reports any other text."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 5 or 0.5")
+    return found
 
 
 def add_log_dir(parser: argparse.ArgumentParser) -> None:

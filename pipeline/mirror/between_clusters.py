@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ...storage import InvalidConfigError, parse_pairs
+from ..job.command_line import pause_s
 from ..job.settings_files import properties
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def add_between_clusters(commands: Any) -> None:
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of new topics; may be repeated")
     add(
         "--follow",
-        type=float,
+        type=pause_s,
         metavar="SECONDS",
         help="go on until stopped, and look for new topics every N seconds",
     )

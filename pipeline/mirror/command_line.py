@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...storage import InvalidConfigError, Runner, parse_pairs
-from ..job.command_line import Parser, add_log_dir
+from ..job.command_line import Parser, add_log_dir, pause_s
 from ..job.settings_files import properties
 from ..locations import local_directory, log_location
 from .between_clusters import add_between_clusters
@@ -59,7 +59,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a file of settings of the Kafka client, one per line, as for Kafka's --command-config",
     )
-    add("--follow", type=float, metavar="SECONDS", help="repeat until stopped, with a pause of this many seconds")
+    add("--follow", type=pause_s, metavar="SECONDS", help="repeat until stopped, with a pause of this many seconds")
     add(
         "--allow-data-loss",
         action="store_true",

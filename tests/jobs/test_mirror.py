@@ -21,6 +21,19 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
         yield server
 
 
+@pytest.mark.parametrize("pause", ["-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize("command", ["from-kafka", "to-kafka", "between-clusters"])
+def test_a_pause_that_nobody_can_wait_is_wrong_usage(
+    command: str, pause: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = ("--consumer.config", "c", "--producer.config", "p", "--whitelist", "t")
+    given = needed if command == "between-clusters" else ("--bootstrap-servers", "h:1", "--log-dir", "l", "-t", "t")
+    with pytest.raises(SystemExit) as ended:
+        main([command, *given, f"--follow={pause}"])
+    assert ended.value.code == 2
+    assert f"'{pause}' is not a number of seconds" in capsys.readouterr().err
+
+
 def test_damage_here_ends_a_mirror_with_3_and_what_kafka_has_of_others_with_1(
     gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
