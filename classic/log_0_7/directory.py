@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
@@ -22,9 +23,12 @@ from ...storage.filesystem.local import LocalFileSystem
 from ...storage.filesystem.operations import make_directory_durably
 from ...storage.filesystem.port import FileSystem, Lock
 from .log import PositionLog
-from .names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, check_topic, directory_name, partition_of
+from .names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, SUFFIX, check_topic, directory_name, partition_of
 from .retention import retain
 from .settings import PositionLogSettings
+
+_OF_LATER = ("meta.properties", "topics.json")
+_SEGMENT_OF_LATER = re.compile(r"[0-9]{20}\.log")
 
 logger = logging.getLogger(__name__)
 
@@ -154,8 +158,8 @@ class PositionLogDirectory:
 def position_partitions(filesystem: FileSystem, directory: str, *, strict: bool = False) -> dict[str, tuple[str, int]]:
     """Returns topic and partition of each directory in ``directory`` that is a partition by its name.
 
-    Raises NotALogDirError if two are the same partition and, if ``strict``, for a directory that is not one: 0.7.2 does
-    not start then. Files beside them are left alone.
+    Raises NotALogDirError if two are the same partition, for a log of Kafka 0.8 or later and, if ``strict``, for a
+    directory that is no partition: 0.7.2 does not start then. Files beside them are left alone.
     """
     names: dict[tuple[str, int], str] = {}
     for name in filesystem.list(directory):
@@ -171,7 +175,22 @@ def position_partitions(filesystem: FileSystem, directory: str, *, strict: bool 
             raise NotALogDirError(f"{directory} has partition {partition} twice, once as {name}; remove the wrong one")
         if partition is not None:
             names[partition] = name
+    _check_not_later(filesystem, directory, names.values())
     return {name: partition for partition, name in names.items()}
+
+
+def _check_not_later(filesystem: FileSystem, directory: str, partitions: Iterable[str]) -> None:
+    """Raises NotALogDirError for a log of Kafka 0.8 or later.
+
+    Readers would find nothing in it, and our ``.kafka_cleanshutdown`` would let its broker start without a recovery.
+    """
+    found = next((each for each in _OF_LATER if filesystem.status(f"{directory}/{each}") is not None), None)
+    for partition in () if found is not None else partitions:
+        files = filesystem.list(f"{directory}/{partition}")
+        if not any(each.endswith(SUFFIX) for each in files):
+            found = next((f"{partition}/{each}" for each in files if _SEGMENT_OF_LATER.fullmatch(each)), found)
+    if found is not None:
+        raise NotALogDirError(f"{directory} has {found}: it is a log of Kafka 0.8 or later, not one of 0.7")
 
 
 @contextmanager

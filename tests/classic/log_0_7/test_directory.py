@@ -11,6 +11,9 @@ from pyspark_commitlog.classic.log_0_7.directory import PositionLogDirectory, po
 from pyspark_commitlog.classic.log_0_7.entries import encode, messages_in
 from pyspark_commitlog.classic.log_0_7.log import PositionLog
 from pyspark_commitlog.classic.log_0_7.settings import PositionLogSettings
+from pyspark_commitlog.classic.log_0_7.topics import PositionTopics
+from pyspark_commitlog.classic.upgrade.run import UpgradeRun
+from pyspark_commitlog.storage import LogManager
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
@@ -23,6 +26,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import append
 
 MARKER = ".kafka_cleanshutdown"
 EACH = PositionLogSettings(flush_interval=1)
@@ -42,6 +46,25 @@ def test_the_marker_is_there_only_while_nobody_has_the_directory(tmp_path: Path)
     with PositionLogDirectory(str(tmp_path)) as logs:
         assert not (tmp_path / MARKER).exists()
         assert texts(logs) == [b"a"]
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_log_of_today_is_refused_and_stays_as_it_is(is_ours: bool, tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        append(manager.open_log("t", 0), b"a")
+    if not is_ours:
+        (tmp_path / "topics.json").unlink()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for read in (PositionLogDirectory, lambda path: PositionTopics(path).topics(), _upgraded):
+        with pytest.raises(NotALogDirError, match="a log of Kafka 0"):
+            read(str(tmp_path))
+    assert {path: path.read_bytes() for path in before} == before
+    assert not [*tmp_path.rglob("*.kafka"), *tmp_path.rglob(MARKER)]
+
+
+def _upgraded(path: str) -> object:
+    return UpgradeRun(path, f"{path}-new", f"{path}-positions").source_partitions()
 
 
 def test_two_processes_cannot_have_one_directory(tmp_path: Path) -> None:
