@@ -1,9 +1,13 @@
-"""Commands that run until a signal ends them."""
+"""Commands that run until a signal ends them, and commands that clean up when one does."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 LOOK_S = 1.0
 
@@ -34,3 +38,17 @@ def until_signal() -> Ended:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ended.by)
     return ended
+
+
+@contextmanager
+def cleaning_up() -> Iterator[None]:
+    """Lets SIGTERM end the ``with`` block as Ctrl-C does, so that folders for temporary files are removed."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)  # the code that shells show for programs ended by the signal
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -11,6 +11,7 @@ from ..arguments import settings_given
 from ..flags import AsJson
 from ..maintenance.bars import bar
 from ..output import fail, print_json
+from ..signals import cleaning_up
 
 LogDir = Annotated[
     str | None,
@@ -77,7 +78,7 @@ def unlocked(place: storage.BackupPlace, key_file: str | None) -> storage.Backup
 def _take(place: storage.BackupPlace, log_dir: str, keep: str | None, staging: str | None, as_json: bool) -> None:
     with settings_given():
         rule = None if keep is None else storage.KeepRule.parse(keep)
-    with storage.LogManager.open(log_dir) as manager:
+    with cleaning_up(), storage.LogManager.open(log_dir) as manager:
         storage.check_backup_apart(manager, place)
         with place.locked():
             size = sum(storage.topic_size(manager, topic) for topic in manager.topics().values())

@@ -12,6 +12,7 @@ from ... import storage
 from ..arguments import settings_given
 from ..maintenance.bars import bar
 from ..output import print_json
+from ..signals import cleaning_up
 from .backup import to_json
 from .copy import note_complete
 
@@ -91,5 +92,5 @@ def _restore(
             storage.restore_backup(place, cut, log_dir)
         return []
     names, new_names = wanted.names, wanted.new_names
-    with storage.LogManager.open_or_make(log_dir) as target:
+    with cleaning_up(), storage.LogManager.open_or_make(log_dir) as target:
         return list(storage.restore_topics(place, cut, target, names, None, new_names, note_complete))

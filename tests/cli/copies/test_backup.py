@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyspark_commitlog.storage.backup import taking
+from pyspark_commitlog.storage.transfer import copying
 from tests.cli.in_process import Done, commitlog
 from tests.support.logs.directories import directory_with_internal_topics
 
@@ -177,6 +182,25 @@ def test_a_backup_in_its_log_directory_is_refused_and_leaves_nothing_there(direc
     assert (done.code, done.stdout) == (1, "")
     assert "is in the log directory log" in done.stderr
     assert {*directory.iterdir()} == before
+
+
+def test_sigterm_removes_what_was_made_for_a_backup_or_a_restore(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminated(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    backup("--log-dir", directory)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(copying, "copy_groups", terminated)
+    done = commitlog("restore", "--from", "backup", "--log-dir", "again", "--topics", "orders")
+    assert (done.code, done.stdout) == (143, "")
+    monkeypatch.setattr(taking, "write_cut", terminated)
+    assert backup("--log-dir", directory).code == 143
+    assert not [*(tmp_path / "temporary").iterdir(), *tmp_path.glob("commitlog-backup-*")]
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_damage_is_found_and_ends_with_3(directory: Path) -> None:
