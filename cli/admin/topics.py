@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -86,7 +86,8 @@ def topics(  # the flags are those of kafka-topics
                     "partition; for another copy, use commitlog snapshot or commitlog mirror",
                     err=True,
                 )
-            _create(manager, str(topic), partitions, config or [], may_exist=if_not_exists, is_dry=dry_run)
+            asked = _Asked(manager, is_dry=dry_run, as_json=as_json)
+            _create(asked, str(topic), partitions, config or [], may_exist=if_not_exists)
             return
         there = manager.topics()
         is_risky = action in ("--alter", "--delete") and topic not in there  # a pattern never selects internal topics
@@ -96,7 +97,7 @@ def topics(  # the flags are those of kafka-topics
         if topics_with_overrides:
             found = [each for each in found if each.configs]
         if alter:
-            _alter(manager, found, partitions, is_dry=dry_run)
+            _alter(_Asked(manager, is_dry=dry_run, as_json=as_json), found, partitions)
         elif delete:
             _delete(manager, found, is_dry=dry_run, as_json=as_json)
         elif list_topics:
@@ -175,17 +176,24 @@ def _json(topic: storage.TopicDescription, topic_id: str | None) -> dict[str, An
 # Changing
 
 
-def _create(
-    manager: storage.LogManager,
-    name: str,
-    partitions: int | None,
-    pairs: Sequence[str],
-    *,
-    may_exist: bool,
-    is_dry: bool,
-) -> None:
+class _Asked(NamedTuple):
+    """The log to change, and how to report it."""
+
+    manager: storage.LogManager
+    is_dry: bool
+    as_json: bool
+
+    def report(self, text: str, **row: object) -> None:
+        if self.as_json:
+            print_json([row])
+        else:
+            typer.echo(text)
+
+
+def _create(asked: _Asked, name: str, partitions: int | None, pairs: Sequence[str], *, may_exist: bool) -> None:
+    manager = asked.manager
     if name in storage.COORDINATOR_TOPICS and name not in manager.described_topics() and manager.partitions_found(name):
-        _describe_internal(manager, name, partitions, is_dry=is_dry)
+        _describe_internal(asked, name, partitions)
         return
     if may_exist and name in manager.topics():
         return
@@ -193,46 +201,46 @@ def _create(
     if "." in name or "_" in name:
         typer.echo("warning: metrics cannot distinguish topics whose names differ only in '.' and '_'", err=True)
     storage.check_new_name(name)
-    if is_dry:
+    count = 1 if partitions is None else partitions
+    if asked.is_dry:
+        if manager.find_topic(name) is not None:
+            raise storage.TopicExistsError(f"topic {name!r} exists in {manager.directory}")
         manager.check_configs(configs)
-        typer.echo(f"would create topic {name}")
+        asked.report(f"would create topic {name}", topic=name, partitions=count, created=False)
         return
-    manager.create_topic(name, partitions=1 if partitions is None else partitions, configs=configs)
-    typer.echo(f"Created topic {name}.")
+    manager.create_topic(name, partitions=count, configs=configs)
+    asked.report(f"Created topic {name}.", topic=name, partitions=count, created=True)
 
 
-def _describe_internal(manager: storage.LogManager, name: str, partitions: int | None, *, is_dry: bool) -> None:
+def _describe_internal(asked: _Asked, name: str, partitions: int | None) -> None:
     """Records how many partitions an internal topic has on its broker, of which only some may be in the directory.
 
     Only the broker's metadata has this number. Creates no partition.
     """
     if partitions is None:
         raise typer.BadParameter(f"{name} exists; give the number of its partitions on the broker with --partitions")
-    here = len(manager.partitions_found(name))
-    if is_dry:
-        typer.echo(
-            f"would record that topic {name} has {storage.counted(partitions, 'partition')}, {here} of them here"
-        )
+    manager = asked.manager
+    found = f"that topic {name} has {storage.counted(partitions, 'partition')}, "
+    found += f"{len(manager.partitions_found(name))} of them here"
+    if asked.is_dry:
+        asked.report(f"would record {found}", topic=name, partitions=partitions, recorded=False)
         return
     coordinated: storage.GroupOffsets | storage.TransactionStates = storage.GroupOffsets(manager)
     if name == storage.TRANSACTION_STATE_TOPIC:
         coordinated = storage.TransactionStates(manager)
     coordinated.describe_partitions(partitions)
-    typer.echo(f"Recorded that topic {name} has {storage.counted(partitions, 'partition')}, {here} of them here.")
+    asked.report(f"Recorded {found}.", topic=name, partitions=partitions, recorded=True)
 
 
-def _alter(
-    manager: storage.LogManager, found: Sequence[storage.TopicDescription], partitions: int | None, *, is_dry: bool
-) -> None:
+def _alter(asked: _Asked, found: Sequence[storage.TopicDescription], partitions: int | None) -> None:
     if partitions is None:
         raise typer.BadParameter("--alter needs --partitions; to alter configs, use commitlog configs")
     for topic in found:
-        storage.add_partitions(manager, topic.name, partitions, dry_run=is_dry)
+        storage.add_partitions(asked.manager, topic.name, partitions, dry_run=asked.is_dry)
         many = storage.counted(partitions, "partition")
-        if is_dry:
-            typer.echo(f"would enlarge topic {topic.name} to {many}; it has {len(topic.partitions):,}")
-        else:
-            typer.echo(f"topic {topic.name} has {many}")
+        would = f"would enlarge topic {topic.name} to {many}; it has {len(topic.partitions):,}"
+        text = would if asked.is_dry else f"topic {topic.name} has {many}"
+        asked.report(text, topic=topic.name, partitions=partitions, altered=not asked.is_dry)
 
 
 def _delete(

@@ -132,6 +132,21 @@ def test_a_dry_run_changes_nothing(directory: str) -> None:
     assert kafka_said.contents(Path(directory)) == before
 
 
+def test_changes_are_json_too(directory: str) -> None:
+    def row(*arguments: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(commitlog("topics", "--log-dir", directory, *arguments, "--json").stdout)
+        return found
+
+    for dry in ([], ["--dry-run"]):
+        made = row("--create", "--topic", f"new{len(dry)}", "--partitions", "2", *dry)
+        assert made == {"topic": f"new{len(dry)}", "partitions": 2, "created": not dry}
+        assert row("--alter", "--topic", "new0", "--partitions", str(3 + len(dry)), *dry)["altered"] is not bool(dry)
+    for more in ([], ["--dry-run"]):
+        done = commitlog("topics", "--log-dir", directory, "--create", "--topic", "new0", *more)
+        assert (done.code, done.stdout) == (1, "")
+        assert "topic 'new0' exists" in done.stderr
+
+
 def test_deleting_a_topic_prints_its_size(directory: str) -> None:
     done = commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders", "--json")
     printed = json.loads(done.stdout)
