@@ -12,9 +12,16 @@ from ..storage import InvalidConfigError, is_store_url, is_tier_address, local_p
 def local_directory(path: str) -> str:
     """Returns ``path`` as an absolute local path, since workers may have another working directory.
 
-    Raises InvalidConfigError for a path on another file system, such as ``s3a://…`` (``storage.local_path``).
+    Raises InvalidConfigError for a path on another file system, such as ``s3a://…`` (``storage.local_path``), and for
+    an empty one, as of a variable that is not set: it would name the working directory.
     """
-    return os.path.abspath(local_path(path))
+    return os.path.abspath(local_path(_given(path)))
+
+
+def _given(path: str) -> str:
+    if not path:
+        raise InvalidConfigError("the path of a directory is empty: name it, or . for the working directory")
+    return path
 
 
 def log_location(path: str) -> str:
@@ -28,8 +35,7 @@ def log_location(path: str) -> str:
 
 
 def _absolute(path: str) -> str:
-    found = location(path)
-    return found if is_store_url(found) else os.path.abspath(found)
+    return location(path) if is_store_url(path) else local_directory(path)
 
 
 def tier_location(url: str, log: str | None = None, keys: Collection[str] = ()) -> str:
@@ -59,4 +65,4 @@ def read_location(path: str | None, tier: str | None, keys: str | None) -> str:
 
 def table_location(path: str) -> str:
     """Returns ``path`` as an absolute path, or unchanged if it has a scheme: Delta reads a relative one as a name."""
-    return path if urlsplit(path).scheme else os.path.abspath(path)
+    return path if urlsplit(path).scheme else os.path.abspath(_given(path))

@@ -54,7 +54,7 @@ def pause_s(text: str) -> float:
 
 def add_log_dir(parser: argparse.ArgumentParser) -> None:
     """Adds ``--log-dir``, whose default is COMMITLOG_LOG_DIR."""
-    directory = environ.get("COMMITLOG_LOG_DIR")
+    directory = environ.get("COMMITLOG_LOG_DIR") or None
     parser.add_argument(
         "--log-dir",
         required=directory is None,
