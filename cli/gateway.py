@@ -124,6 +124,8 @@ def gateway(
             )
         _serve_0_7(local_path(log_dir), _given(conf, config), listen, log_level, dry_run=dry_run)
         return
+    if user is not None and not check:
+        raise typer.BadParameter("--user goes with --check: who may log in is in the settings, and commitlog users")
     from ..gateway.process import prepare_process  # noqa: PLC0415  needs the extra
     from ..gateway.server import Gateway  # noqa: PLC0415  needs the extra
 

@@ -103,6 +103,12 @@ def test_a_tier_is_for_a_log_directory(tmp_path: Path) -> None:
         assert "a log on an object store has no tier" in done.stderr
 
 
+def test_a_user_is_refused_where_nobody_would_have_to_log_in(tmp_path: Path) -> None:
+    done = commitlog("gateway", "--log-dir", tmp_path / "log", "--user", "alice", "--dry-run")
+    assert (done.code, done.stdout) == (2, "")
+    assert "--user goes with --check" in done.stderr.replace("\n", " ")
+
+
 def test_a_wrong_setting_is_one_line(tmp_path: Path) -> None:
     done = commitlog("gateway", "--log-dir", tmp_path, "--config", "node.id=x", "--dry-run")
     assert (done.code, done.stderr) == (2, "commitlog: node.id = 'x': must be a whole number of 32 bits, at least 0\n")
