@@ -48,7 +48,10 @@ class Wanted:
         wrong = [old + equals + new for old, equals, new in pairs if not (old and new)]
         if wrong:
             raise storage.InvalidConfigError(f"--rename {wrong[0]!r}: must be OLD=NEW, both names of topics")
-        return storage.NewNames(self.prefix, {old: new for old, _, new in pairs})
+        names = {old: new for old, _, new in pairs}
+        if len(names) < len(pairs):
+            raise storage.InvalidConfigError("--rename has a topic twice: run restore again for its other name")
+        return storage.NewNames(self.prefix, names)
 
     @property
     def names(self) -> Sequence[str] | None:

@@ -38,9 +38,9 @@ class KeepRule:
         counts: dict[str, int] = {}
         for part in text.split(","):
             found = _PART.fullmatch(part.strip())
-            if found is None:
+            if found is None or found[1] in counts:
                 names = ", ".join(f"{each}=N" for each in _PERIODS)
-                raise InvalidConfigError(f"--keep {part!r}: must be some of {names}, separated by commas")
+                raise InvalidConfigError(f"--keep {part!r}: must be some of {names}, each once, separated by commas")
             counts[found[1]] = int(found[2])
         return cls(counts)
 

@@ -112,6 +112,7 @@ def test_a_topic_is_restored_beside_itself_with_its_groups_and_both_go_on(direct
     [
         (("--rename", "orders"), "must be OLD=NEW"),
         (("--rename", "order=x"), "no topic 'order'"),
+        (("--rename", "orders=a", "--rename", "orders=b"), "has a topic twice"),
         (("--rename", "orders=others", "--topics", "others"), "both become 'others'"),
         (("--rename", "orders=a/b"), "a/b"),
         (("--rename", "orders=__consumer_offsets"), "Kafka's own"),

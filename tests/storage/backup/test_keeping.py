@@ -42,7 +42,9 @@ def test_the_newest_of_each_period_is_kept(rule: str, kept: list[str]) -> None:
     assert [each.name for each in KeepRule.parse(rule).choose(every_hour(8 * 24))] == kept
 
 
-@pytest.mark.parametrize("rule", ["", "daily", "daily=x", "yearly=1", "daily=1;weekly=2", "daily=-1"])
+@pytest.mark.parametrize(
+    "rule", ["", "daily", "daily=x", "yearly=1", "daily=1;weekly=2", "daily=-1", "daily=7,daily=1"]
+)
 def test_a_rule_that_is_none_of_these_is_refused(rule: str) -> None:
     with pytest.raises(InvalidConfigError, match="--keep"):
         KeepRule.parse(rule)
