@@ -37,6 +37,13 @@ OPERATIONS = ("retain", "compact", "key-filters", "verify")  # by their tables i
 OF_TABLES = ("optimize", "vacuum")  # operations on exported Delta tables
 _KEYS = ("every", "topics", "config")
 _RETENTION_KEYS = ("keep_for_groups", "keep_for_tables", "policy", "policy_options")
+_LIST, _TABLE, _TEXT = (list, 'a list of texts, such as ["a"]'), (dict, "a table"), (str, "a text")
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "every": (str, 'a duration, such as "5 minutes"'),
+    **dict.fromkeys(("topics", "tables", "keep_for_groups", "keep_for_tables"), _LIST),
+    **dict.fromkeys(("config", "policy_options"), _TABLE),
+    "policy": _TEXT,
+}
 
 
 class _Task(NamedTuple):
@@ -97,18 +104,28 @@ def _task(conf: Path, name: str, table: object, directory: str, *, as_json: bool
     for key in table:
         if key not in known:
             _refuse(conf, f"[{name}] {key}", known)
+    _check_kinds(conf, name, table)
     every = table.get("every")
-    if not isinstance(every, str):
+    if every is None:
         fail(f'{conf}: [{name}] needs every, such as every = "5 minutes"', code=2)
     interval_ms = parse_interval(f"{conf}: [{name}] every =", every)
     if name in OF_TABLES:
         tables = table.get("tables")
-        if not isinstance(tables, list) or not tables:
+        if not tables:
             fail(f'{conf}: [{name}] needs tables, such as tables = ["data/flights-table"]', code=2)
         return _Task(every, interval_ms, ", ".join(tables), partial(_run_on_tables, name, tables, as_json=as_json))
     config = [f"{key}={value}" for key, value in table.get("config", {}).items()]
     asked = Asked(directory, table.get("topics") or (), config, as_json, wait=True)
     return _Task(every, interval_ms, directory, partial(run_once, name, asked, _operation(name, table)))
+
+
+def _check_kinds(conf: Path, name: str, table: Mapping[str, Any]) -> None:
+    """Exits with 2 for a value of another kind; each letter of a text in the place of a list would be a name."""
+    for key, value in table.items():
+        kind, shown = _KINDS[key]
+        parts = value if isinstance(value, list) else []
+        if not isinstance(value, kind) or not all(isinstance(each, str) for each in parts):
+            fail(f"{conf}: [{name}] {key} must be {shown}", code=2)
 
 
 def _run_on_tables(name: str, tables: list[str], *, as_json: bool) -> int:
