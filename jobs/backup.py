@@ -21,7 +21,7 @@ from pyspark_commitlog.storage import (
     KeepRule,
     LogManager,
     LogStoreError,
-    check_backup_apart,
+    check_outside,
     counted,
     log_to_stderr,
     open_backup,
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _take(place: BackupPlace, options: argparse.Namespace, keep: KeepRule | None) -> None:
     with LogManager.open(options.log_dir) as manager:
-        check_backup_apart(manager, place)
+        check_outside(place.path, manager)  # before the lock, which makes the folder
         with place.locked():
             taken = take_backup(manager, place, staging=options.staging)
             print(f"backup {taken.cut.name}: {taken.cut.size:,} bytes, of which {taken.stored_bytes:,} were stored")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         restore_backup as restore_backup,
         restore_topics as restore_topics,
     )
-    from .backup.taking import check_backup_apart as check_backup_apart, take_backup as take_backup
+    from .backup.taking import take_backup as take_backup
     from .bucket.clients.appends import ClientBatch as ClientBatch, append_batches as append_batches
     from .bucket.clients.transactions import ClientTransactions as ClientTransactions, give_up as give_up
     from .bucket.commit_log import CommitLog as CommitLog
@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         check_takes_records as check_takes_records,
     )
     from .directory.remote_tier import remote_offsets as remote_offsets
+    from .directory.snapshots.building import check_outside as check_outside
     from .directory.snapshots.manifest import LOG_FOLDER as LOG_FOLDER, Snapshot as Snapshot
     from .directory.snapshots.restoring import read_snapshot as read_snapshot
     from .directory.topics_file import Owner as Owner, TopicDescription as TopicDescription, TopicsFile as TopicsFile
@@ -511,7 +512,7 @@ else:
                 "restore_backup",
                 "restore_topics",
             ],
-            "backup.taking": ["check_backup_apart", "take_backup"],
+            "backup.taking": ["take_backup"],
             "bucket.clients.appends": ["ClientBatch", "append_batches"],
             "bucket.clients.transactions": ["ClientTransactions", "give_up"],
             "bucket.commit_log": ["CommitLog"],
@@ -563,6 +564,7 @@ else:
             "directory.manager": ["LogManager"],
             "directory.protected_topics": ["COORDINATOR_TOPICS", "INTERNAL_TOPICS", "check_takes_records"],
             "directory.remote_tier": ["remote_offsets"],
+            "directory.snapshots.building": ["check_outside"],
             "directory.snapshots.manifest": ["LOG_FOLDER", "Snapshot"],
             "directory.snapshots.restoring": ["read_snapshot"],
             "directory.topics_file": ["Owner", "TopicDescription", "TopicsFile"],

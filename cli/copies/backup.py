@@ -79,7 +79,7 @@ def _take(place: storage.BackupPlace, log_dir: str, keep: str | None, staging: s
     with settings_given():
         rule = None if keep is None else storage.KeepRule.parse(keep)
     with cleaning_up(), storage.LogManager.open(log_dir) as manager:
-        storage.check_backup_apart(manager, place)
+        storage.check_outside(place.path, manager)  # before the lock, which makes the folder
         with place.locked():
             size = sum(storage.topic_size(manager, topic) for topic in manager.topics().values())
             with bar("backup", size):

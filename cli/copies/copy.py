@@ -32,9 +32,13 @@ def copy(*, source: From, to: To, topics: Topics = None, as_json: AsJson = False
     """
     wanted = storage.parse_names("--topics", topics) if topics else None
     progress = Progress(as_json)
-    with storage.LogManager.open(source) as found, storage.LogManager.open_or_make(to) as target:
-        copied = storage.copy_topics(found, target, wanted, progress.note_damage, progress.note_complete)
-        progress.show(copied, _bytes_of(found, wanted), PASSES_TO_STORE if target.bucket else PASSES_TO_DIRECTORY)
+    with storage.LogManager.open(source) as found:
+        for name in wanted or ():
+            found.topic(name)  # raises if it is missing, before the target is made
+        storage.check_outside(to, found)
+        with storage.LogManager.open_or_make(to) as target:
+            copied = storage.copy_topics(found, target, wanted, progress.note_damage, progress.note_complete)
+            progress.show(copied, _bytes_of(found, wanted), PASSES_TO_STORE if target.bucket else PASSES_TO_DIRECTORY)
     progress.end()
 
 

@@ -25,14 +25,15 @@ from typing import NamedTuple
 
 from ..bytes_read import counted
 from ..directory.manager import LogManager
+from ..directory.snapshots.building import check_outside
 from ..directory.snapshots.manifest import LOG_FOLDER, SnapshotFile
 from ..directory.snapshots.taking import take_cut
 from ..errors import CorruptionError, SnapshotError, StorageError
-from ..filesystem.local import LocalFileSystem, is_within, real_path
+from ..filesystem.local import LocalFileSystem, real_path
 from ..filesystem.operations import is_zero, parent_of, remove_tree
 from ..filesystem.port import File, FileSystem
 from ..format.files import file_names
-from ..paths import is_store_url, local_path
+from ..paths import local_path
 from ..prefetch import in_order
 from ..transfer.snapshots import take_bucket_snapshot
 from .cuts import OBJECTS, Cut, CutFile, Piece, list_cuts, read_cut, write_cut
@@ -77,20 +78,6 @@ def take_backup(manager: LogManager, place: BackupPlace, *, staging: str | None 
     return TakenBackup(Cut(cut.source, taken_at_ms, files, name), storing.stored_bytes, storing.stored_pieces)
 
 
-def check_backup_apart(manager: LogManager, place: BackupPlace) -> None:
-    """Raises SnapshotError if the backup is in the log directory: it would be lost with it, and no broker would start.
-
-    Call it before ``place.locked()``, which makes the folder.
-    """
-    if manager.bucket is None and not is_store_url(place.path):
-        _check_outside(place.path, manager.directory)
-
-
-def _check_outside(path: str, log_dir: str) -> None:
-    if is_within(path, log_dir):
-        raise SnapshotError(f"{path}: is in the log directory {log_dir}; give a folder elsewhere")
-
-
 def _readable(place: BackupPlace) -> list[Cut]:
     """Returns the earlier backups, oldest first, whose lists are sound; logs a warning for each other one."""
     found: list[Cut] = []
@@ -115,7 +102,7 @@ def _staging_of(manager: LogManager, place: BackupPlace, staging: str | None) ->
     unique = hashlib.sha256(f"{manager.directory}\n{place.path}".encode()).hexdigest()[:12]
     if manager.bucket is None:
         parent = local_path(staging) if staging else parent_of(real_path(manager.directory))  # on the disk of the log
-        _check_outside(parent, manager.directory)
+        check_outside(parent, manager)
     elif staging:
         parent = local_path(staging)
     else:

@@ -11,10 +11,13 @@ from contextlib import closing, contextmanager
 
 from ...errors import SnapshotError
 from ...filesystem.holders import lock_holders
+from ...filesystem.local import is_within
 from ...filesystem.operations import make_directory_durably, not_a_link, parent_of, remove_tree
 from ...filesystem.port import FileSystem
 from ...format.files import file_names
+from ...paths import is_store_url, local_path
 from ...prefetch import in_order
+from ..log_directory import LogDirectory
 
 BUILDING_LOCK_FILE = ".building.lock"
 COPY_BYTES = 1024 * 1024
@@ -48,6 +51,15 @@ def whole_directory(filesystem: FileSystem, target: str) -> Iterator[str]:
         filesystem.sync_directory(building)
         filesystem.rename(building, target.rstrip("/"))
         filesystem.sync_directory(parent_of(target))
+
+
+def check_outside(address: str, manager: LogDirectory) -> None:
+    """Raises SnapshotError for a copy in its own log: it would be lost with the log, and no broker would start there.
+
+    ``address``: a path, or the URL of an object store.
+    """
+    if manager.bucket is None and not is_store_url(address) and is_within(local_path(address), manager.directory):
+        raise SnapshotError(f"{address}: is in the log directory {manager.directory}; give a folder elsewhere")
 
 
 def _remove_empty(filesystem: FileSystem, target: str) -> None:

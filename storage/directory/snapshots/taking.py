@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from ...config import LogConfig
-from ...errors import SnapshotError, StorageError
-from ...filesystem.local import is_within
+from ...errors import StorageError
 from ...filesystem.open_files import OPEN_FILES
 from ...filesystem.operations import make_own_directory
 from ...filesystem.port import FileSystem
@@ -28,7 +27,7 @@ from ...segment.walk import LogContext
 from ...writing.locks import APPEND_LOCK_FILE, wait_for_lock
 from ..manager import LogManager
 from ..remote_tier import remote_offsets, report_remote
-from .building import copy_file, whole_directory
+from .building import check_outside, copy_file, whole_directory
 from .manifest import LOG_FOLDER, Snapshot, SnapshotFile, complete
 
 LISTING_ATTEMPTS = 200  # attempts while topics are created and deleted; each takes the locks of all partitions
@@ -45,8 +44,7 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
     """
     OPEN_FILES.check_room_for_locks(len(_partitions(manager)), f"a snapshot of {manager.directory}")
     target = local_path(target)
-    if is_within(target, manager.directory):
-        raise SnapshotError(f"{target}: is in the log directory {manager.directory}; give a folder elsewhere")
+    check_outside(target, manager)
     manager.lock_brokers_out()
     with whole_directory(manager.filesystem, target) as building:
         folder = file_names.join(building, LOG_FOLDER)

@@ -43,6 +43,17 @@ def printed(log: str, topic: str) -> str:
     return commitlog("cat", "--log-dir", log, "-t", topic, "-e", "-q").stdout
 
 
+@pytest.mark.parametrize(
+    ("to", "topics", "said"),
+    [("log/copy", "users", "is in the log directory"), ("copy", "users,order", "did you mean 'orders'?")],
+)
+def test_what_is_refused_makes_no_directory(to: str, topics: str, said: str, directory: str, tmp_path: Path) -> None:
+    done = commitlog("copy", "--from", directory, "--to", tmp_path / to, "--topics", topics)
+    assert (done.code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert not (tmp_path / to).exists()
+
+
 def test_topics_go_to_an_object_store_and_back(directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ServedStores(monkeypatch).create(URL)
     done = commitlog("copy", "--from", directory, "--to", URL, "--json")

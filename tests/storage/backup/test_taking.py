@@ -14,9 +14,10 @@ from pyspark_commitlog.storage.backup import taking
 from pyspark_commitlog.storage.backup.checking import verify_backup
 from pyspark_commitlog.storage.backup.cuts import list_cuts
 from pyspark_commitlog.storage.backup.places import FolderPlace, StorePlace
-from pyspark_commitlog.storage.backup.taking import check_backup_apart, take_backup
+from pyspark_commitlog.storage.backup.taking import take_backup
 from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.admin import delete_topic
+from pyspark_commitlog.storage.directory.snapshots.building import check_outside
 from pyspark_commitlog.storage.errors import LogDirLockedError, SnapshotError
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus
@@ -96,10 +97,10 @@ def test_a_place_in_the_log_directory_is_refused(where: str, directory: Path, tm
     (tmp_path / "link").symlink_to(directory)
     with LogManager.open(str(directory)) as manager:
         with pytest.raises(SnapshotError, match="is in the log directory"):
-            check_backup_apart(manager, folder(tmp_path / where))
+            check_outside(str(tmp_path / where), manager)
         with pytest.raises(SnapshotError, match="is in the log directory"):
             take_backup(manager, folder(tmp_path / "backup"), staging=str(tmp_path / where))
-        check_backup_apart(manager, folder(tmp_path / "log-backup"))
+        check_outside(str(tmp_path / "log-backup"), manager)
 
 
 @pytest.mark.parametrize("spelled", [".", "../link"])
