@@ -167,6 +167,7 @@ def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, log_leve
     """Serves a log of 0.7 to its clients."""
     from ..classic.gateway_0_7.config import PositionGatewayConfig  # noqa: PLC0415
     from ..classic.gateway_0_7.server import PositionGateway  # noqa: PLC0415
+    from ..classic.log_0_7.topics import PositionTopics  # noqa: PLC0415
 
     if listen is not None:
         given["hostname"], given["port"] = parse_address("--listen", listen)
@@ -174,6 +175,8 @@ def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, log_leve
         config = PositionGatewayConfig.from_mapping(given)
     server = PositionGateway(log_dir, config)
     if dry_run:
+        if Path(log_dir).exists():
+            PositionTopics(log_dir).topics()  # raises for a log of another Kafka, as the start would
         typer.echo(f"would serve {log_dir} on {server.address}")
         return
     ended = _until_signal(log_level)

@@ -127,6 +127,16 @@ def test_a_missing_file_of_settings_is_one_line(tmp_path: Path) -> None:
     assert "none.toml: no such file" in done.stderr
 
 
+def test_clients_of_0_7_are_not_served_from_a_log_of_today(tmp_path: Path) -> None:
+    commitlog("topics", "--log-dir", tmp_path / "log", "--create", "--topic", "orders")
+    of_0_7 = ("--protocol", "0.7", "--dry-run")
+    done = commitlog("gateway", "--log-dir", tmp_path / "log", *of_0_7)
+    assert (done.code, done.stdout) == (1, "")
+    assert "it is a log of Kafka 0.8 or later" in done.stderr
+    done = commitlog("gateway", "--log-dir", tmp_path / "new", *of_0_7)
+    assert done.stdout.startswith(f"would serve {tmp_path / 'new'} on ")
+
+
 def test_it_serves_clients_of_0_7_until_it_is_told_to_end(tmp_path: Path) -> None:
     program = "from pyspark_commitlog.cli import main; main()"
     arguments = ["gateway", "--log-dir", str(tmp_path / "log"), "--protocol", "0.7", "--listen", "127.0.0.1:0"]
