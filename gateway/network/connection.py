@@ -19,7 +19,7 @@ from typing import Any
 from .file_slice import Outbound
 from .frames import FREE_BYTES, FrameError, FrameReader, unread
 from .limits.clients import Terms
-from .limits.memory import Room
+from .limits.memory import Held, Room
 from .limits.pace import LeastRate, Pace
 from .limits.quota import Quota
 from .limits.untaken import Untaken
@@ -54,7 +54,8 @@ class Connection:
         self._exchanges: deque[InProgress] = deque()  # not sent yet, in order
         self._outbound, self.untaken = Outbound(self.socket), Untaken(limits.untaken)
         self._waiting: tuple[memoryview, bool] | None = None  # a frame that may not be served yet, and if it overlaps
-        self._held = 0  # bytes of the frame which waits that the memory counts
+        self._held: Held | None = None  # the bytes of the frame which waits, if the memory counts them
+        self.looks_behind = 0  # in which a large request has waited for the answers to earlier ones
         self._reads_on = False  # a call that reads what TLS has decrypted, or was put back, is on its way
         self.trial = Trial()
         self._sends_large = False  # the last request was one whose bytes are counted
@@ -81,10 +82,12 @@ class Connection:
         """Gives a client that has logged in the limits of those that have; what has arrived behind its login, too."""
         limits, before = self.processor.limits, self.memory
         self._reader.change_limit(limits.request_bytes_max, "socket.request.max.bytes")
-        self.memory, counted = limits.memory, self._held + self._reader.held
+        self.memory, counted = limits.memory, self._reader.held
         self.memory.take(counted)
         before.give(counted)
         before.leave(self._when_room)
+        if self._held is not None:
+            self._held = self._held.moved_to(self.memory)
         self._be_known()
         self._on_room()
 
@@ -116,7 +119,7 @@ class Connection:
 
     def on_readable(self, frames_max: int = FRAMES_A_TURN) -> None:
         """Serves what has arrived. Closes the connection if the client closed it or sent an invalid frame."""
-        self.last_active_s = self.processor.now_s()
+        self.last_active_s, self.looks_behind = self.processor.now_s(), 0
         try:
             for _ in range(frames_max):
                 if not self.may_read or not self._read_frame():
@@ -146,9 +149,8 @@ class Connection:
         self.trial.is_begun |= overlaps and self._is_eligible
         self.trial.served_apart()
         self._sends_large = len(frame) > FREE_BYTES
-        self._held, self._reader.held = self._reader.held, 0
-        if self._held:
-            self.memory.leave(self._when_room)
+        if self._reader.held:
+            self._held, self._reader.held = self.memory.hold(self._when_room, self._reader.held), 0
         self._serve_waiting()
         return not self._reader.is_drained and not self._is_tried
 
@@ -267,15 +269,23 @@ class Connection:
 
     def may_read_on(self, missing: int) -> bool:
         """Whether a larger request may be read on now."""
-        return self.memory.may_read(self._when_room, missing)
+        return self.memory.may_read(self._when_room, missing, is_next=not self.is_busy)
 
     @property
     def held(self) -> int:
         """The bytes of a request that is arriving which the memory counts."""
         return self._reader.held
 
+    @property
+    def held_behind(self) -> int:
+        """The bytes that the memory counts of a request, whole or not, which waits for the answers to earlier ones."""
+        if not self.is_busy or self.is_muted:
+            return 0
+        return (self._held.size if self._held else 0) + (self._reader.held if self._reader.waits_for_room else 0)
+
     def look(self, least: LeastRate) -> None:
-        """Updates the pace of the request that is arriving."""
+        """Updates the pace of the request that is arriving, and for how long it waits."""
+        self.looks_behind = self.looks_behind + 1 if self.held_behind else 0
         missing, received = self._reader.missing, self._reader.received
         if not missing or not (self.may_read or self._reader.waits_for_room):
             self.pace.rest(received)
@@ -327,7 +337,7 @@ class Connection:
             self.processor.watch(self)
             self._read_on()
         elif (places := places_of(frame, self.is_newcomer)).take(partial(self._when_free, places)):
-            held, self._held, self._waiting = self._held, 0, None
+            held, self._held, self._waiting = self._held, None, None
             self.processor.begin(self, frame, places, overlaps=overlaps, held=held)
             self._read_on()
         else:
@@ -336,13 +346,13 @@ class Connection:
     def _is_served_whole(self, frame: memoryview) -> bool:
         """Has a large request served without an exchange, if that is possible; then its memory is free."""
         assert self.processor.together is not None
-        waiting, held, memory = self._waiting, self._held, self.memory
-        self._waiting, self._held = None, 0  # before its answer is sent, after which the next one is served
+        waiting, held = self._waiting, self._held
+        self._waiting, self._held = None, None  # before its answer is sent, after which the next one is served
         is_served = self.processor.together.serve_one(self, frame)
-        if is_served:
-            memory.give(held)
-        else:
+        if not is_served:
             self._waiting, self._held = waiting, held
+        elif held is not None:
+            held.give()
         return is_served
 
     def _may_join(self) -> bool:
@@ -393,6 +403,8 @@ class Connection:
             return
         self.processor.watch(self)
         self._serve_waiting()
+        if self._reader.waits_for_room and not self.is_busy:  # it may have a turn now
+            self._on_room()
 
     @property
     def wants_to_write(self) -> bool:
@@ -411,9 +423,10 @@ class Connection:
             self.socket.close()
         self.processor.limits.admission.is_known(self)
         self.processor.limits.admission.left(self.client_host)
-        self.memory.give(self._held + self._reader.held)
+        self.memory.give(self._reader.held)
         self.memory.leave(self._when_room)
-        self._held = 0
+        if self._held is not None:
+            self._held.give()
         self._reader = FrameReader(0)  # the last one has part of a request, perhaps, and refers to this connection
         for exchange in self._exchanges:
             exchange.drop()  # what is in progress goes on, and is answered to nobody

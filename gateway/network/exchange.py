@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .connection import Connection
 from .file_slice import Part, release
+from .limits.memory import Held
 from .limits.quota import Quota
 from .loop import Loop, Timer
 
@@ -13,18 +14,18 @@ from .loop import Loop, Timer
 class Exchange:
     """A request in progress. Any thread may answer it, once; the answer is sent after all earlier ones."""
 
-    __slots__ = ("_has_place", "_held", "_memory", "_places", "connection", "frame", "is_last", "overlaps", "parts")
+    __slots__ = ("_has_place", "_held", "_places", "connection", "frame", "is_last", "overlaps", "parts")
 
     def __init__(
-        self, connection: Connection, frame: memoryview, places: Quota, *, overlaps: bool, held: int = 0
+        self, connection: Connection, frame: memoryview, places: Quota, *, overlaps: bool, held: Held | None = None
     ) -> None:
-        """``places``: which counts the request. ``held``: the bytes of it that the connection's memory counts."""
+        """``places``: which counts the request. ``held``: its bytes, if a memory counts them."""
         self.connection = connection
         self.frame = frame  # without its length
         self.overlaps = overlaps  # whether requests of this kind may be in progress together
         self.parts: Sequence[Part] | None = None  # None: not answered yet
         self.is_last = False  # the connection ends with its answer
-        self._held, self._memory = held, connection.memory
+        self._held = held
         self._has_place, self._places = True, places  # among the requests in progress
 
     @property
@@ -53,9 +54,8 @@ class Exchange:
 
     def _end(self) -> None:
         self.park()
-        held, self._held = self._held, 0
-        if held:
-            self._memory.give(held)
+        if self._held is not None:
+            self._held.give()
 
     def drop(self) -> None:
         """Releases the files of an answer that will not be sent. Only for the thread of the connection."""
@@ -77,6 +77,13 @@ class Exchange:
         if self._has_place:
             self._has_place = False
             self._places.give()
+
+    def park_parsed(self) -> None:
+        """Parks a request of which everything was parsed, and gives its bytes back: others need not wait for them."""
+        self.park()
+        if self._held is not None:
+            self.frame = memoryview(b"")
+            self._held.give()
 
     def later(self, delay_s: float, task: Callable[[], None]) -> Timer:
         """Calls ``task`` in the thread of the connection after ``delay_s``. Only for calls from that thread."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from .limits.clients import Limits
+from .limits.memory import Held
 from .limits.quota import Quota
 from .together import Client_contra, Together
 
@@ -74,9 +75,11 @@ class Loop(Protocol[Client_contra]):
         """Logs why a client is disconnected."""
         ...
 
-    def begin(self, connection: Client_contra, frame: memoryview, places: Quota, *, overlaps: bool, held: int) -> None:
+    def begin(
+        self, connection: Client_contra, frame: memoryview, places: Quota, *, overlaps: bool, held: Held | None
+    ) -> None:
         """Has a request served, and adds it to those in progress of its connection.
 
-        ``places``: which counts it. ``held``: the bytes of it that the connection's memory counts.
+        ``places``: which counts it. ``held``: its bytes, if a memory counts them.
         """
         ...

@@ -21,7 +21,8 @@ from ..threads.kept import KeptThread
 from .connection import FRAMES_A_TURN, FRAMES_TOGETHER, Connection
 from .exchange import Exchange
 from .limits.clients import Limits, Terms
-from .limits.pace import LOOK_S
+from .limits.memory import Held
+from .limits.pace import LOOK_S, SLOW_LOOKS
 from .limits.quota import Quota
 from .limits.untaken import SOON_S
 from .loop import Timer
@@ -33,7 +34,7 @@ CHUNK = 32  # connections whose requests are served together, and then those of 
 CROWD = 64  # connections; if more have something to say, they have it in several turns
 TURN_S = 0.05  # of a crowd
 NEWCOMERS_S = 0.02  # of a crowd that has not logged in
-FREED_SHARE = 16  # of the memory; if nothing frees it, the slowest requests make room for so much
+FREED_SHARE = 16  # of the memory; if nothing frees it, requests that wait or are slow make room for so much
 STOP_S = 10.0  # how long a stop waits for answers that are owed
 
 _NUMBERS = re.compile(r"\d+")
@@ -136,7 +137,9 @@ class Processor:
             self._selector.unregister(connection.socket)
         self._events[connection] = wanted
 
-    def begin(self, connection: Connection, frame: memoryview, places: Quota, *, overlaps: bool, held: int) -> None:
+    def begin(
+        self, connection: Connection, frame: memoryview, places: Quota, *, overlaps: bool, held: Held | None
+    ) -> None:
         """Has a request served, and adds it to those in progress of its connection; as :meth:`Loop.begin`."""
         exchange = Exchange(connection, frame, places, overlaps=overlaps, held=held)
         connection.add(exchange)
@@ -295,15 +298,23 @@ class Processor:
         self._end_untaken(now_s)
 
     def _make_room(self) -> None:
-        """If requests still wait for memory, closes the slowest of those that have been arriving for long."""
-        found = [each for each in self._events if each.held and each.memory.is_waited_for]
-        slow = [each for each in found if each.pace.speed is not None]
+        """If requests still wait for memory, closes connections that hold it, until a share is free.
+
+        First those whose request has waited for earlier ones of its connection for long, the longest first; then the
+        slowest of those that have been arriving for long.
+        """
+        found = [each for each in self._events if each.memory.is_waited_for]
+        behind = [each for each in found if each.looks_behind >= SLOW_LOOKS]
+        slow = [each for each in found if each.held and not each.looks_behind and each.pace.speed is not None]
+        behind.sort(key=lambda each: -each.looks_behind)
+        slow.sort(key=lambda each: each.pace.speed or 0.0)
+        why = {**dict.fromkeys(behind, "waits for earlier ones of its client"), **dict.fromkeys(slow, "arrives slowly")}
         freed = 0
-        for each in sorted(slow, key=lambda each: each.pace.speed or 0.0):
+        for each, reason in why.items():
             if freed > each.memory.limit // FREED_SHARE:
                 return
-            freed += each.held
-            each.fail(TimeoutError("a large request arrives slowly, and others wait for its memory"))
+            freed += each.held_behind or each.held
+            each.fail(TimeoutError(f"a large request {reason}, and others wait for its memory"))
 
     def _end_untaken(self, now_s: float) -> None:
         """If answers hold too much memory, closes the connections whose clients would need longest for theirs."""

@@ -12,29 +12,54 @@ from ..file_slice import HeldBytes
 WhenRoom = Callable[[], None]
 
 
+class Held:
+    """The bytes of a request that is whole, which a memory counts until they are given back. For any thread."""
+
+    __slots__ = ("_memory", "size")
+
+    def __init__(self, memory: RequestMemory, size: int) -> None:
+        self._memory, self.size = memory, size
+
+    def give(self) -> None:
+        """Gives the bytes back, unless they were."""
+        self._memory.end(self)
+
+    def moved_to(self, memory: RequestMemory) -> Held:
+        """Returns the same bytes, counted by another memory from now on."""
+        moved = Held(memory, self.size)
+        memory.take(self.size)
+        self.give()
+        return moved
+
+
 class RequestMemory:
     """Counts the bytes of requests that are being read or in progress. For any thread.
 
     A request claims nothing: it is read on while there is room. At the limit all wait but one, which may be read to
     its end, so that requests of which a part has arrived never wait for each other: the one with the fewest bytes
-    missing. So the limit is exceeded by one request at most, and by one read of each thread.
+    missing. The next one has its turn when the bytes of this one are given back. So the limit is exceeded by one
+    request at most, and by one read of each thread.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._taken = 0
         self._waiting: dict[WhenRoom, int] = {}  # with the number of bytes that each request lacks
-        self._turn: WhenRoom | None = None  # the one that may exceed the limit
+        self._turn: WhenRoom | Held | None = None  # the one that may exceed the limit, or has done so
         self._lock = Lock()  # Guards all fields.
 
-    def may_read(self, when_room: WhenRoom, missing: int) -> bool:
+    def may_read(self, when_room: WhenRoom, missing: int, *, is_next: bool = True) -> bool:
         """Whether a request that lacks ``missing`` bytes may be read on.
 
-        Otherwise calls ``when_room`` later, once, from any thread; the caller then asks again.
+        Otherwise calls ``when_room`` later, once, from any thread; the caller then asks again. ``is_next``: the request
+        is served as soon as it is whole. One that is not has no turn, as it could keep that for long: it is not called,
+        and asks again when it is next.
         """
         with self._lock:
             if self._taken < self._limit or self._turn == when_room:
                 return True
+            if not is_next:
+                return False
             self._waiting[when_room] = missing
             called = self._next()
         for each in called:
@@ -47,6 +72,26 @@ class RequestMemory:
         with self._lock:
             self._taken += amount
 
+    def hold(self, when_room: WhenRoom, size: int) -> Held:
+        """Returns the bytes of a request that is whole. If it has the turn, that lasts until they are given back."""
+        held = Held(self, size)
+        with self._lock:
+            self._waiting.pop(when_room, None)  # it asked again before it was called, and there was room
+            if self._turn == when_room:
+                self._turn = held
+        return held
+
+    def end(self, held: Held) -> None:
+        """Gives back the bytes of a request that was whole, and ends its turn."""
+        with self._lock:
+            self._taken -= held.size
+            held.size = 0
+            if self._turn is held:
+                self._turn = None
+            called = self._next()
+        for each in called:
+            each()
+
     def give(self, amount: int) -> None:
         """Gives back what was taken."""
         with self._lock:
@@ -56,7 +101,7 @@ class RequestMemory:
             each()
 
     def leave(self, when_room: WhenRoom) -> None:
-        """Ends the turn and the waiting of a request that is whole, or will not be read on."""
+        """Ends the turn and the waiting of a request that will not be read on."""
         with self._lock:
             self._waiting.pop(when_room, None)
             if self._turn == when_room:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ from pyspark_commitlog.gateway.network.loop import Timer
 from pyspark_commitlog.gateway.network.processor import Processor
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogManager, delete_topic
-from tests.support.gateway import WireClient, fetch_fields, produce_fields
+from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch, records
 from tests.support.waiting import soon
 
@@ -110,6 +111,18 @@ def test_a_fetch_waits_for_bytes_and_is_woken_by_them(gateway: Gateway, client: 
     found = only(client.answer(1, 11, waiting))
     assert b"few" in found.records
     assert len(found.records) >= 100
+
+
+def test_large_fetches_that_wait_take_no_memory_from_other_requests(tmp_path: Path) -> None:
+    forgotten = [{"topic": f"{number}" * 200, "partitions": [0]} for number in range(100, 300)]
+    with serving(tmp_path, queued_max_request_bytes=1) as gateway, ExitStack() as stack:
+        *readers, writer = [stack.enter_context(WireClient(gateway)) for _ in range(4)]
+        create_topic(writer, "t")
+        fields = fetch_fields("t", 0, max_wait=600_000, forgotten_topics_data=forgotten)
+        waiting = [reader.send(1, 11, **fields) for reader in readers]
+        assert produce(writer, "t", bytes(100_000)) == 0
+        for reader, each in zip(readers, waiting, strict=True):
+            assert only(reader.answer(1, 11, each)).high_watermark == 1
 
 
 def test_a_fetch_that_was_answered_early_keeps_nothing_until_its_time_is_over(

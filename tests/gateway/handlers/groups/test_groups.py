@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import SINK_PREFIX, CommittedOffset, GroupOffsets, LogManager, TopicPartition
 from tests.support.gateway import WireClient, serving
+from tests.support.waiting import soon
 
 NUMBERS = count()
 IN_LOG = 1  # the first version of OffsetCommit and OffsetFetch whose offsets are in the log, not in the registry
@@ -192,6 +194,39 @@ def test_a_join_waits_on_its_connection_and_no_other(client: WireClient, gateway
         assert code is ErrorCode.rebalance_in_progress
         assert join(client, 9, group, member_id=joined.member_id).generation_id == 2
         assert second.answer(ApiKey.JOIN_GROUP, 3, sent).generation_id == 2
+
+
+def test_members_that_wait_with_large_requests_take_no_memory_from_others(tmp_path: Path) -> None:
+    large = {"session_timeout": 600_000, "rebalance_timeout": 600_000}
+    large["protocols"] = [{"name": "range", "metadata": bytes(100_000)}]
+    settings = {"group_initial_rebalance_delay_ms": 0, "queued_max_request_bytes": 1}
+    with serving(tmp_path / "log", **settings) as gateway, ExitStack() as stack:
+        await_groups(gateway)
+        leader, *others, another = [stack.enter_context(WireClient(gateway)) for _ in range(5)]
+
+        def ask_much() -> None:
+            assert another.ask(ApiKey.DESCRIBE_GROUPS, 0, groups=["g" * 200] * 500).groups
+
+        first = join(leader, 3, "g", **large)
+        fields = {"group_id": "g", "protocol_type": "consumer", **large}
+        joining = [each.send(ApiKey.JOIN_GROUP, 3, **fields) for each in others]
+        soon(lambda: len(another.ask(ApiKey.DESCRIBE_GROUPS, 0, groups=["g"]).groups[0].members) == 4)
+        ask_much()
+        join(leader, 3, "g", **large, member_id=first.member_id)
+        joined = [each.answer(ApiKey.JOIN_GROUP, 3, sent) for each, sent in zip(others, joining, strict=True)]
+        assert {each.generation_id for each in joined} == {2}
+        assigned = [{"member_id": each.member_id, "assignment": bytes(100_000)} for each in joined]
+        syncing = [
+            each.send(
+                ApiKey.SYNC_GROUP, 3, group_id="g", generation_id=2, member_id=own.member_id, assignments=assigned
+            )
+            for each, own in zip(others, joined, strict=True)
+        ]
+        ask_much()
+        fields = {"group_id": "g", "generation_id": 2, "member_id": first.member_id, "assignments": assigned}
+        assert not leader.ask(ApiKey.SYNC_GROUP, 3, **fields).error_code
+        for each, sent in zip(others, syncing, strict=True):
+            assert len(each.answer(ApiKey.SYNC_GROUP, 3, sent).assignment) == 100_000
 
 
 def test_a_gateway_that_stops_answers_members_that_wait(tmp_path: Path) -> None:
