@@ -277,6 +277,12 @@ class Connection:
         return self._reader.held
 
     @property
+    def holds_up_others(self) -> bool:
+        """Whether others wait for a request that arrives: for the bytes it has taken, or its turn to take some."""
+        may_take = not (self._reader.waits_for_room or self._reader.may_take_back)
+        return self.memory.is_waited_for and (self.held > 0 or may_take)
+
+    @property
     def held_behind(self) -> int:
         """The bytes that the memory counts of a request, whole or not, which waits for the answers to earlier ones."""
         if not self.is_busy or self.is_muted:

@@ -292,7 +292,7 @@ class Processor:
                 each.fail(TimeoutError("the client has not logged in for too long"))
             elif each.pace.behind > limits.least_rate.behind_max:
                 each.fail(TimeoutError("a request arrives too slowly"))
-            elif each.held and each.memory.is_waited_for and each.pace.behind > limits.least_rate.pressed_behind_max:
+            elif each.holds_up_others and each.pace.behind > limits.least_rate.pressed_behind_max:
                 each.fail(TimeoutError("a large request stopped arriving, and others wait for its memory"))
         self._make_room()
         self._end_untaken(now_s)

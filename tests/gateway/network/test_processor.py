@@ -202,6 +202,20 @@ def test_a_large_request_that_stops_makes_room_for_others_soon(crowded: Crowded)
     assert not crowded.look()
 
 
+def test_a_large_request_that_was_only_claimed_keeps_its_turn_from_others_no_longer(crowded: Crowded) -> None:
+    crowded.connection.close()
+    crowded.processor.limits.memory.take(1)
+    claiming, waiting = crowded.connect(), crowded.connect()
+    crowded.send(claiming, struct.pack(">i", 1 << 20))  # has the turn
+    crowded.send(waiting, struct.pack(">i", 1 << 19) + bytes(1000))
+    crowded.look(PRESSED_LOOKS)
+    crowded.processor._calls.popleft()()
+    (left,) = crowded.processor._events
+    assert left.may_read
+    left.on_readable()
+    assert left.held == 1000
+
+
 def test_a_large_request_that_goes_on_is_read_while_others_wait(crowded: Crowded) -> None:
     crowded.others_wait()
     assert crowded.look(SLOW_LOOKS - 1, sends=bytes(1000))
