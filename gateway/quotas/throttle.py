@@ -60,12 +60,13 @@ class Throttle:
         return min(max(owed_s, 0.0), REQUESTS_DELAY_MAX_S if key == REQUEST_PERCENTAGE else DELAY_MAX_S)
 
     def owed_s(self, key: str, user: str, client_id: str) -> float:
-        """Returns how long a client must still wait for its earlier use."""
+        """Returns how long a client must still wait for its earlier use, at most as long as after one answer."""
         limit = self._current().limit(key, user, client_id)
         if limit is None:
             return 0.0
         with self._lock:
-            return max(self._paid_until_s.get((key, limit.shared_by), 0.0) - self._now_s(), 0.0)
+            owed_s = self._paid_until_s.get((key, limit.shared_by), 0.0) - self._now_s()
+        return min(max(owed_s, 0.0), DELAY_MAX_S)
 
     def connection_delay_s(self, address: str) -> float:
         """Counts a connection of an address and returns 0; or counts nothing and returns how long to wait."""

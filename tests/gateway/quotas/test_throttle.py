@@ -66,6 +66,14 @@ def test_no_answer_delays_for_longer_than_the_limit_and_what_is_owed_stays() -> 
     assert clients.send(0) == throttle.DELAY_MAX_S
 
 
+def test_a_refusal_for_earlier_use_tells_the_client_to_wait_no_longer_than_the_limit() -> None:
+    clients = Clients(user="alice")
+    clients.send(100 * RATE)
+    assert clients.throttle.owed_s(PRODUCER_BYTE_RATE, "alice", "app") == throttle.DELAY_MAX_S
+    clients.now_s += 90
+    assert 0 < clients.throttle.owed_s(PRODUCER_BYTE_RATE, "alice", "app") <= 10
+
+
 def test_bytes_of_another_kind_do_not_count() -> None:
     clients = Clients(user="alice")
     assert clients.throttle.delay_s(CONSUMER_BYTE_RATE, "alice", "app", 100 * RATE) == 0
