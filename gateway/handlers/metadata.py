@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...protocol.bodies import ErrorCode
-from ...protocol.errors import code_of
+from ...protocol.errors import RequestError, code_of
 from ...storage import InvalidTopicError, LogManager, LogStoreError, TopicExistsError, check_topic_name
 from ..cluster.view import NOBODY
-from ..context import Context
+from ..context import Context, Mutations
 from ..partitions.topics import TopicInfo
 from ..request import Request
 from ..security.rules import Resource
@@ -18,6 +18,7 @@ from .cluster import nodes
 from .epochs import leader_epoch
 
 FEW_MAX = 100  # topics that the thread of administrators creates, which takes a third of a second
+ALWAYS_STRICT = 0  # an exhausted quota refuses in all versions, as a broker asks its controller by a new CreateTopics
 IDS_FROM = 12  # the first version in which topics may be asked for by id
 
 
@@ -50,8 +51,10 @@ def _answer_named(request: Request, context: Context, asked: Sequence[Any]) -> N
         there = context.topics.all()  # once: it looks at the files
         return _answer(request, context, [_described(each, there, context, errors) for each in asked])
 
+    mutations = context.mutations(request, ALWAYS_STRICT)
+
     def create(manager: LogManager, name: str) -> tuple[str, ErrorCode | None]:
-        return name, _create(manager, context, name)
+        return name, _create(manager, context, name, mutations)
 
     if missing and creates:
         worker = context.workers.admin if len(missing) <= FEW_MAX else context.workers.creations
@@ -75,11 +78,17 @@ def _name(asked: Any) -> str | None:
     return None if getattr(asked, "topic_id", None) else asked.name
 
 
-def _create(manager: LogManager, context: Context, name: str) -> ErrorCode | None:
+def _create(manager: LogManager, context: Context, name: str, mutations: Mutations) -> ErrorCode | None:
+    if not is_legal(name):
+        return ErrorCode.invalid_topic_exception
+    partitions = context.config.partitions_of(name)
     try:
-        manager.create_topic(name, partitions=context.config.partitions_of(name))
+        mutations.record(partitions)
+        manager.create_topic(name, partitions=partitions)
     except TopicExistsError:  # another client was faster, or created a name that differs only in a dot
         return None if context.topics.find(name) is not None else ErrorCode.invalid_topic_exception
+    except RequestError:  # the quota is used up: the client waits and asks again, as for a topic that is being created
+        return ErrorCode.unknown_topic_or_partition
     except (LogStoreError, OSError) as error:
         return code_of(error)
     return None

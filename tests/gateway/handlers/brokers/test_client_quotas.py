@@ -14,7 +14,7 @@ from tests.support.gateway import WireClient, create_topic, fetch_fields, produc
 from tests.support.logs.building import batch
 
 DESCRIBE, ALTER, PRODUCE, FETCH = 48, 49, 0, 1
-UNSUPPORTED_VERSION, INVALID_REQUEST, STORAGE, THROTTLED = 35, 42, 56, 89
+UNKNOWN_TOPIC, UNSUPPORTED_VERSION, INVALID_REQUEST, STORAGE, THROTTLED = 3, 35, 42, 56, 89
 EVERYTHING: dict[str, Any] = {"components": (), "strict": False}
 
 
@@ -230,6 +230,15 @@ def test_changes_of_topics_are_refused_or_slowed_down_by_the_version(limited: Ga
         assert (int(asked.responses[0].error_code), asked.throttle_time.total_seconds() > 10) == (THROTTLED, True)
     with WireClient(limited, "another") as modest:
         assert created(modest, 7, "d", 1) == (0, 0)
+
+
+def test_topics_that_metadata_creates_count_until_their_client_must_wait(limited: Gateway, admin: WireClient) -> None:
+    assert alter(admin, entry({"client-id": None}, ("controller_mutation_rate", 0.01))) == [0]
+    with WireClient(limited, "other") as other:
+        asked = other.ask(3, 8, topics=[{"name": "b"}, {"name": "c"}], allow_auto_topic_creation=True)
+    assert {each.name: int(each.error_code) for each in asked.topics} == {"b": 0, "c": UNKNOWN_TOPIC}
+    assert asked.throttle_time.total_seconds() == 30  # the longest
+    assert {each.name for each in admin.ask(3, 8, topics=None).topics} == {"t", "b"}
 
 
 def test_a_client_that_takes_more_time_than_it_may_waits(limited: Gateway, admin: WireClient) -> None:
