@@ -233,16 +233,15 @@ def _deleted(manager: LogManager, request: Request, context: Context, asked: Seq
 def _delete(
     manager: LogManager, request: Request, context: Context, asked: _Named, mutations: Mutations
 ) -> Mapping[str, Any]:
-    given, topic = asked.given, asked.topic
+    given, known = asked.given, asked.topic
     try:
         if not context.config.delete_topic_enable:
             raise RequestError(ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request)
         if asked.wrong:
             raise RequestError(ErrorCode.invalid_request, asked.wrong)
-        if topic is None and given["topic_id"] is not None:
-            raise RequestError(ErrorCode.unknown_topic_id, "there is no topic with this id")
-        if topic is None:
-            raise RequestError(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
+        topic = None if known is None else context.topics.find(known.name)
+        if known is None or topic is None or topic.id != known.id:  # perhaps another one has its name by now
+            raise _no_topic(given)
         if topic.name in COORDINATOR_TOPICS:  # even while it is empty, because the coordinators have it open
             raise RequestError(ErrorCode.policy_violation, f"topic {topic.name!r} is in use by the gateway")
         mutations.record(len(topic.partitions))
@@ -250,9 +249,15 @@ def _delete(
     except Exception as error:
         return {**given, "error_code": code_of(error), "error_message": message_of(error)}
     finally:
-        if topic is not None:
-            context.partitions.reopen_topic(topic.name)
+        if known is not None:
+            context.partitions.reopen_topic(known.name)
     return {**given, "topic_id": topic.id}
+
+
+def _no_topic(given: Mapping[str, Any]) -> RequestError:
+    if given["topic_id"] is not None:
+        return RequestError(ErrorCode.unknown_topic_id, "there is no topic with this id")
+    return RequestError(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
 
 
 # --- CreatePartitions

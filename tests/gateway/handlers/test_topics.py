@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from pyspark_commitlog.gateway.server import Gateway
-from pyspark_commitlog.storage import LogManager, TopicDescription
+from pyspark_commitlog.storage import LogManager, TopicDescription, delete_topic
 from tests.support.gateway import WireClient, produce_fields, serving
 from tests.support.logs.building import batch
 
@@ -194,6 +195,31 @@ def test_a_topic_is_deleted_by_name_or_id_and_its_name_can_be_used_again(client:
     by_id = [{"name": None, "topic_id": made.topic_id}, {"name": None, "topic_id": uuid4()}]
     found = client.ask(20, 6, topics=by_id, timeout=1).responses
     assert [(each.name, each.error_code) for each in found] == [(topic, 0), (None, 100)]
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, 3), (6, 100)], ids=["by name", "by id"])
+def test_a_topic_that_took_the_name_of_the_one_to_delete_in_the_meantime_stays(
+    gateway: Gateway, client: WireClient, topic: str, monkeypatch: pytest.MonkeyPatch, version: int, code: int
+) -> None:
+    before = described(client, topic, 12).topic_id
+    close = gateway.context.partitions.close_topics
+
+    def close_and_replace(topics: Collection[str], then: Callable[[], None], *, keep_closed: bool) -> None:
+        def replace() -> None:
+            with LogManager.open(gateway.context.log_dir) as another:
+                delete_topic(another, topic)
+                another.create_topic(topic, partitions=1)
+            then()
+
+        close(topics, replace, keep_closed=keep_closed)
+
+    monkeypatch.setattr(gateway.context.partitions, "close_topics", close_and_replace)
+    asked = {"topics": [{"name": None, "topic_id": before}], "topic_names": [topic], "timeout": 1000}
+    (answer,) = client.ask(20, version, **asked).responses
+    assert answer.error_code == code
+    assert described(client, topic, 12).topic_id not in (None, before)
+    produced = client.ask(0, 8, **produce_fields(topic, batch(b"v").tobytes())).responses[0]
+    assert produced.partition_responses[0].error_code == 0
 
 
 def test_what_a_request_names_twice_is_changed_by_none_of_them(client: WireClient, topic: str) -> None:
