@@ -14,6 +14,8 @@ from ..configs.resources import Resource as ConfigResource, is_of_no_kind
 from .asking import DENIED, Asking, Body, parted, refused_topic
 
 _NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1, "low_watermark": -1}
+_NO_SETTINGS = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
+_HIDDEN = {**_NO_SETTINGS, "topic_config_error_code": DENIED[Resource.TOPIC]}
 _NOT_OF_GROUP = {"error_code": DENIED[Resource.GROUP], "error_message": "Authorization failed."}
 _NOT_OF_CLUSTER = {"error_code": DENIED[Resource.CLUSTER], "error_message": "Authorization failed."}
 
@@ -93,7 +95,10 @@ def _may_create(asking: Asking, name: str | None) -> bool:
 
 
 def create_topics(asking: Asking) -> Body | None:
-    """Checks topics: a client may create those that it may create by name, or all if the cluster allows CREATE."""
+    """Checks topics: a client may create those that it may create by name, or all if the cluster allows CREATE.
+
+    The answer hides the settings of those whose configs the client may not describe.
+    """
     topics = asking.request.body.topics
     times = Counter(each.name for each in topics)
 
@@ -102,9 +107,14 @@ def create_topics(asking: Asking) -> Body | None:
         return is_repeated or (not is_reserved(each.name) and _may_create(asking, each.name))
 
     allowed, denied = parted(topics, is_allowed)
-    nothing = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
+    hidden = {each.name for each in allowed if not asking.may_topic(Operation.DESCRIBE_CONFIGS, each.name)}
+
+    def shown(answer: Body) -> Body:
+        return {**answer, **_HIDDEN} if answer["name"] in hidden and not answer.get("error_code") else answer
+
     asking.narrow(topics=allowed)
-    asking.add("topics", [{"name": each.name, **refused_topic(each.name), **nothing} for each in denied])
+    asking.change_answer(lambda body: {**body, "topics": [shown(each) for each in body["topics"]]})
+    asking.add("topics", [{"name": each.name, **refused_topic(each.name), **_NO_SETTINGS} for each in denied])
     return None
 
 

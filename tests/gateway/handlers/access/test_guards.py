@@ -306,6 +306,20 @@ def test_a_topic_is_not_created_beside_one_that_its_client_may_not_see(ruled: Ga
     assert "see.me" not in refused.error_message
 
 
+@pytest.mark.parametrize("version", [5, 7])
+def test_the_settings_of_a_new_topic_are_shown_only_to_clients_that_may_describe_them(
+    ruled: Gateway, root: WireClient, version: int
+) -> None:
+    new = {"name": "see_new", "num_partitions": 2, "replication_factor": 1}
+    with connected(ruled, "carol") as carol:
+        hidden = carol.ask(19, version, topics=[new], timeout=1000, validate_only=True).topics[0]
+    assert (hidden.error_code, hidden.topic_config_error_code) == (0, TOPIC_DENIED)
+    assert (hidden.num_partitions, hidden.replication_factor, hidden.configs) == (-1, -1, ())
+    shown = root.ask(19, version, topics=[new], timeout=1000, validate_only=True).topics[0]
+    assert (shown.error_code, shown.topic_config_error_code) == (0, 0)
+    assert (shown.num_partitions, shown.replication_factor, bool(shown.configs)) == (2, 1, True)
+
+
 def test_administration_of_the_cluster(alice: WireClient, root: WireClient) -> None:
     elections = [{"topic": "open", "partitions": (0,)}]
     moves = [{"path": "/x", "topics": [{"name": "open", "partitions": (0,)}]}]
