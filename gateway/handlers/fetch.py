@@ -27,6 +27,8 @@ from .old.fetch import OLD_FORMATS_BELOW, fetch_old_format
 from .tiers.fetch import InTier, TierReading
 
 WAIT_MAX_MS = 30_000  # an answer may always be early, so no fetch is kept for days
+STORAGE_ERROR_FROM = 6  # the first version whose clients know KAFKA_STORAGE_ERROR
+ZSTD_FROM = 10  # the first version whose clients can read zstd
 
 
 class _BehindError(Exception):
@@ -276,7 +278,7 @@ class _Fetching:
                 _release(answers)
                 raise
             except Exception as error:
-                answer = Fetched(each.topic, each.partition, self._context.code_of(error))
+                answer = Fetched(each.topic, each.partition, self._code_of(error))
             has_records = has_records or bool(answer.size)
             left -= answer.size
             answers.append(answer)
@@ -290,13 +292,23 @@ class _Fetching:
         try:
             return tiered.answer(asked, left, min_one_batch=min_one_batch)
         except Exception as error:
-            return Fetched(asked.each.topic, asked.each.partition, self._context.code_of(error))
+            return Fetched(asked.each.topic, asked.each.partition, self._code_of(error))
+
+    def _code_of(self, error: Exception) -> ErrorCode:
+        """Returns the code for the error of a partition; an older client gets one after which it asks again.
+
+        It would take KAFKA_STORAGE_ERROR, which it does not know, for an error that ends it
+        (``KafkaApis.maybeDownConvertStorageError``).
+        """
+        code = self._context.code_of(error)
+        is_unknown = code is ErrorCode.kafka_storage_error and self._request.version < STORAGE_ERROR_FROM
+        return ErrorCode.not_leader_or_follower if is_unknown else code
 
     def _read_one(
         self, each: FetchPartition, led: LedPartition | Exception, left: int, *, min_one_batch: bool
     ) -> Fetched[Part]:
         if isinstance(led, Exception):
-            error = self._context.code_of(led)
+            error = self._code_of(led)
             return Fetched(each.topic, each.partition, error, aborted=())  # not null, as in a broker's answer
         check_leader_epoch(led, max(each.leader_epoch, UNKNOWN_EPOCH), self._context)
         if each.offset > led.high_watermark and led.is_behind:
@@ -306,6 +318,8 @@ class _Fetching:
             if failure is not None:  # the offset may exist, so the client must not reset to another one
                 raise failure
         version = self._request.version
+        if version < ZSTD_FROM and led.config.compression_type == "zstd":  # whatever its batches have, as on a broker
+            return Fetched(each.topic, each.partition, ErrorCode.unsupported_compression_type, aborted=())
         if version < OLD_FORMATS_BELOW:
             most = self._context.config.commitlog_rewritten_max_decompressed_bytes
             old = fetch_old_format(led, each, left, version, most, min_one_batch=min_one_batch)

@@ -13,9 +13,10 @@ import pytest
 
 from pyspark_commitlog.gateway.network.loop import Timer
 from pyspark_commitlog.gateway.network.processor import Processor
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
 from pyspark_commitlog.gateway.server import Gateway
-from pyspark_commitlog.storage import LogManager, delete_topic
-from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving
+from pyspark_commitlog.storage import LogManager, StorageError, delete_topic
+from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving, set_config
 from tests.support.logs.building import batch, records
 from tests.support.waiting import soon
 
@@ -95,6 +96,29 @@ def test_other_leader_epochs_are_refused(client: WireClient, topic: str) -> None
         fields = fetch_fields(topic, 0)
         fields["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch
         assert only(client.ask(1, 11, **fields)).error_code == code
+
+
+@pytest.mark.parametrize("version", [0, 3, 5])
+def test_a_client_that_knows_no_storage_error_asks_for_the_leader_and_then_again(
+    client: WireClient, topic: str, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("the disk fails")
+
+    monkeypatch.setattr(FilePartition, "slice", fail)
+    assert only(client.ask(1, version, **fetch_fields(topic, 0))).error_code == 6
+    assert only(client.ask(1, 6, **fetch_fields(topic, 0))).error_code == 56
+
+
+@pytest.mark.parametrize("version", [2, 4, 9])
+def test_a_topic_stored_with_zstd_is_refused_to_a_client_from_before_zstd(
+    client: WireClient, topic: str, version: int
+) -> None:
+    set_config(client, topic, "compression.type", "zstd")
+    produce(client, topic, b"one")
+    found = only(client.ask(1, version, **fetch_fields(topic, 0)))
+    assert (found.error_code, found.records, getattr(found, "aborted_transactions", ())) == (76, b"", ())
+    assert only(client.ask(1, 10, **fetch_fields(topic, 0))).records
 
 
 @pytest.mark.parametrize("epoch", [1, -2])
