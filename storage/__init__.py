@@ -389,6 +389,7 @@ if TYPE_CHECKING:
     )
     from .tiers.objects import open_objects as open_objects
     from .topic_rules import (
+        CONTROLLERS_TOPIC as CONTROLLERS_TOPIC,
         SINK_PREFIX as SINK_PREFIX,
         check_new_name as check_new_name,
         check_not_reserved as check_not_reserved,
@@ -787,6 +788,7 @@ else:
             ],
             "tiers.objects": ["open_objects"],
             "topic_rules": [
+                "CONTROLLERS_TOPIC",
                 "SINK_PREFIX",
                 "check_new_name",
                 "check_not_reserved",

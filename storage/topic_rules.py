@@ -10,6 +10,7 @@ from .format.files.file_names import PARTITIONS_MAX, TopicPartition, check_topic
 
 # Offsets committed for a topic of this name, plus the topic's own, are the progress of a writer to that topic.
 SINK_PREFIX = "__sink."
+CONTROLLERS_TOPIC = "__cluster_metadata"  # the log of Kafka's controllers, in directories of brokers
 _LISTS = {key.name for key in keys_of(LogConfig).values() if key.kind is LIST}
 
 
@@ -45,6 +46,11 @@ def check_new_name(name: str) -> None:
     """Raises InvalidTopicError, with the reason, unless a new topic may have the name."""
     check_topic_name(name)
     check_not_reserved(name)
+    if name == CONTROLLERS_TOPIC:
+        raise InvalidTopicError(
+            f"topic name {name!r} is that of the log of Kafka's controllers: in a directory, records of such a topic "
+            "would count as the settings of a broker; choose another name"
+        )
 
 
 def check_free(name: str, topics: Iterable[str], where: str = "") -> None:

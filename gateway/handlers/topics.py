@@ -11,6 +11,7 @@ from uuid import UUID
 from ...protocol.bodies import ErrorCode
 from ...protocol.errors import RequestError, code_of, message_of
 from ...storage import (
+    CONTROLLERS_TOPIC,
     COORDINATOR_TOPICS,
     INTERNAL_TOPICS,
     InvalidConfigError,
@@ -109,6 +110,8 @@ class _Creating:
         """Returns the number of partitions and the configs of a new topic. Raises an error if it may not be created."""
         if not is_legal(asked.name):
             raise RequestError(ErrorCode.invalid_topic_exception, f"a topic cannot be named {asked.name!r}")
+        if asked.name == CONTROLLERS_TOPIC:
+            raise RequestError(ErrorCode.invalid_request, f"{asked.name!r} is the log of Kafka's controllers")
         if _in_metrics(asked.name) in self._named_as:
             raise self._exists(asked.name)
         configs = {each.name: each.value for each in asked.configs}

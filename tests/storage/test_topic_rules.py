@@ -58,6 +58,12 @@ def test_no_topic_gets_a_reserved_name(manager: LogManager) -> None:
     assert not manager.topics()
 
 
+def test_no_topic_gets_the_name_under_which_a_directory_has_a_brokers_settings(manager: LogManager) -> None:
+    with pytest.raises(InvalidTopicError, match="settings of a broker; choose another name"):
+        manager.create_topic("__cluster_metadata", partitions=1)
+    assert not manager.topics()
+
+
 @pytest.mark.parametrize(
     "change",
     [

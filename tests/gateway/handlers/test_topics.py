@@ -158,6 +158,7 @@ CREATED = {
     ),
     "an assignment and a number": ({"assignments": [{"partition_index": 0, "broker_ids": (1,)}]}, 42),
     "no name of a topic": ({"name": "a b"}, 17),
+    "the log of controllers": ({"name": "__cluster_metadata"}, 42),
 }
 
 
