@@ -205,7 +205,7 @@ def _create(asked: _Asked, name: str, partitions: int | None, pairs: Sequence[st
     if asked.is_dry:
         if manager.find_topic(name) is not None:
             raise storage.TopicExistsError(f"topic {name!r} exists in {manager.directory}")
-        manager.check_configs(configs)
+        manager.check_new_topic(name, configs)
         asked.report(f"would create topic {name}", topic=name, partitions=count, created=False)
         return
     manager.create_topic(name, partitions=count, configs=configs)

@@ -117,7 +117,7 @@ class _Creating:
         configs = {each.name: each.value for each in asked.configs}
         if any(value is None for value in configs.values()):
             raise InvalidConfigError("a config has no value: leave the config out to use its default")
-        self._manager.check_configs(configs)
+        self._manager.check_new_topic(asked.name, configs)
         return _partitions(self._context, asked), configs
 
     def _exists(self, name: str) -> RequestError:

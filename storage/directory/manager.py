@@ -118,6 +118,14 @@ class LogManager(LogDirectory):
 
             check_configs(configs)
 
+    def check_new_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        """Raises the errors of :meth:`create_topic` for a name or settings that no new topic can have here."""
+        if self.bucket is not None and name in COORDINATOR_TOPICS:
+            raise PolicyViolationError(f"topic {name!r} cannot be created on an object store: commits have its content")
+        check_new_name(name)
+        self.check_configs(configs)
+        check_stays_compacted(name, configs)
+
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
     ) -> TopicDescription:
@@ -131,10 +139,8 @@ class LogManager(LogDirectory):
         """
         if self.bucket is not None:
             return self._commit_topic(self.bucket, name, partitions, configs, topic_id)
-        check_new_name(name)
         configs, broker = dict(configs or COORDINATOR_TOPICS.get(name, {})), self.broker_settings()
-        self.check_configs(configs)
-        check_stays_compacted(name, configs)
+        self.check_new_topic(name, configs)
         check_partitions(name, partitions)
         topic_id = topic_id or checkpoints.encode_id(uuid4())
         topic = TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)
@@ -150,8 +156,7 @@ class LogManager(LogDirectory):
     def _commit_topic(
         self, log: CommitLog, name: str, partitions: int, configs: Mapping[str, str] | None, topic_id: str | None
     ) -> TopicDescription:
-        if name in COORDINATOR_TOPICS:
-            raise PolicyViolationError(f"topic {name!r} cannot be created on an object store: commits have its content")
+        self.check_new_topic(name, configs or {})
         from ..bucket.topics import create_topic  # noqa: PLC0415  a directory needs none of it
 
         log.commit(lambda state: create_topic(state, name, partitions, configs, topic_id=topic_id))

@@ -109,6 +109,13 @@ def test_a_size_of_batches_that_no_put_takes_is_refused_as_a_setting(client: Wir
     assert all("at most 134152192 on an object store" in each.error_message for each in answers)
 
 
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_an_internal_topic_whose_content_commits_have_is_refused(client: WireClient, is_dry: bool) -> None:
+    asked = {"name": "__consumer_offsets", "num_partitions": 1, "replication_factor": 1}
+    answer = client.ask(19, 4, topics=[asked], timeout=1000, validate_only=is_dry).topics[0]
+    assert (answer.error_code, "commits have its content" in answer.error_message) == (44, True)
+
+
 def test_what_others_committed_is_read(log: CommitLog, client: WireClient) -> None:
     put(log, b"a", b"b")
     put(log, b"c")

@@ -147,6 +147,14 @@ def test_changes_are_json_too(directory: str) -> None:
         assert "topic 'new0' exists" in done.stderr
 
 
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_an_internal_topic_that_would_lose_its_records_is_refused(directory: str, dry: list[str]) -> None:
+    asked = ("--create", "--topic", "__consumer_offsets", "--config", "cleanup.policy=delete")
+    done = commitlog("topics", "--log-dir", directory, *asked, *dry)
+    assert (done.code, done.stdout) == (1, "")
+    assert "stays compacted" in done.stderr
+
+
 def test_deleting_a_topic_prints_its_size(directory: str) -> None:
     done = commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders", "--json")
     printed = json.loads(done.stdout)

@@ -158,6 +158,10 @@ CREATED = {
     ),
     "an assignment and a number": ({"assignments": [{"partition_index": 0, "broker_ids": (1,)}]}, 42),
     "no name of a topic": ({"name": "a b"}, 17),
+    "an internal topic that would lose its records": (
+        {"name": "__consumer_offsets", "configs": [{"name": "cleanup.policy", "value": "delete"}]},
+        40,
+    ),
     "the log of controllers": ({"name": "__cluster_metadata"}, 42),
 }
 
