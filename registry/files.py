@@ -120,7 +120,7 @@ class FileRegistry:
             if path in tree:
                 self._bury(tree.node(path).owner)
             operations = tree.plan_create(path, data, self._session if ephemeral else None)
-            self._journal.append(operations, sync=not ephemeral)
+            self._journal.append(operations)
             return path
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
@@ -143,7 +143,7 @@ class FileRegistry:
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> int:
         checked_data(checked_path(path), data)
         with self._writing() as tree:
-            self._journal.append(tree.plan_set(path, data, version), sync=not tree.is_ephemeral(path))
+            self._journal.append(tree.plan_set(path, data, version))
             return tree.node(path).version
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
@@ -159,7 +159,7 @@ class FileRegistry:
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         checked_path(path)
         with self._writing() as tree:
-            self._journal.append(tree.plan_delete(path, version), sync=not tree.is_ephemeral(path))
+            self._journal.append(tree.plan_delete(path, version))
 
     def listen(self, listener: Listener) -> None:
         with self._guard:
@@ -269,7 +269,7 @@ class FileRegistry:
     def _delete_owned(self, tree: Tree, session: str) -> None:
         owned = tree.owned_by(session)
         if owned:
-            self._journal.append([["delete", path] for path in owned], sync=False)
+            self._journal.append([["delete", path] for path in owned])
 
     def _remove_left_sessions(self) -> None:
         """Removes the files of sessions that own no nodes and whose processes have ended."""

@@ -4,8 +4,10 @@ The first line names the format and has an id of the file. The second has all no
 created. Each later line has a change. A line is a CRC-32, a space and JSON. When the changes are much longer than the
 nodes, the file is replaced by a new one with the current nodes.
 
-A last line that is incomplete or has zero bytes is left from an unacknowledged write that a crash interrupted: the next
-writer removes it and logs that. Any other line with a wrong checksum is damage, and is reported.
+Each change is synced before the next one is written, so a crash can only tear the last one, of which a power cut may
+leave zeros. An incomplete or zeroed line at the end is therefore an unacknowledged write: the next writer removes it
+and logs that. A wrong checksum without zeros is damage, and so are zeros that a whole change follows; both are
+reported.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Journal:
         self._head = b""  # of the file that was read last
         self._seen: tuple[int, int, int] | None = None  # its state at the last check
         self._end = 0  # of its last whole line
+        self._synced = 0  # this object synced the file up to here; after that, others may have left unsynced changes
         self._nodes_bytes = 0
         self._has_failed = False
 
@@ -81,7 +84,7 @@ class Journal:
             self.tree = Tree.decode(first["number"], first["nodes"])
         except (ValueError, TypeError, KeyError) as error:
             raise self._damage(_HEAD_BYTES, f"the nodes are invalid ({error})") from error
-        self._head, self._end, self._nodes_bytes = head, end, end
+        self._head, self._end, self._nodes_bytes, self._synced = head, end, end, 0
         self._read(content[end:])
 
     def _read(self, content: bytes) -> None:
@@ -90,7 +93,7 @@ class Journal:
         while end := content.find(b"\n", begin) + 1:
             change = _decoded(content[begin:end])
             if change is None:
-                if b"\0" in content[begin:]:
+                if _is_torn(content[begin:]):
                     return
                 raise self._damage(self._end, "the checksum of a change is wrong")
             try:
@@ -100,11 +103,11 @@ class Journal:
             self._end += end - begin
             begin = end
 
-    def append(self, operations: Sequence[Operation], *, sync: bool) -> None:
+    def append(self, operations: Sequence[Operation]) -> None:
         """Writes a change and applies it. The caller must hold the lock, and have caught up.
 
-        On disk after each step: the change, perhaps incomplete; after the sync (if ``sync``), all of it. Raises
-        StorageError.
+        On disk after each step: all changes before, synced, even if their writer was killed before it synced; the
+        change, perhaps incomplete; after the sync, all of it. Raises StorageError.
         """
         if self._has_failed:
             raise StorageError(f"{self._path}: an earlier write failed; restart this process")
@@ -122,14 +125,16 @@ class Journal:
                         self._end,
                     )
                     file.truncate(self._end)
-                file.write(self._end, line)
-                if sync:
+                if self._synced < size:
                     file.sync()
+                file.write(self._end, line)
+                file.sync()
         except OSError as error:
             self._has_failed = True
             raise StorageError(f"{self._path}: {error.strerror or error}") from error
         self.tree.apply(number, operations)
         self._end += len(line)
+        self._synced = self._end
         if self._end > max(_REPLACED_FROM, _CHANGES_MAX * self._nodes_bytes):
             self._replace()
 
@@ -143,6 +148,7 @@ class Journal:
             self._has_failed = True
             raise StorageError(f"{self._path}: {error.strerror or error}") from error
         self._head, self._end, self._nodes_bytes = head, len(content), len(content)
+        self._synced = self._end
 
     def _damage(self, position: int, reason: str) -> CorruptionError:
         return CorruptionError(
@@ -165,3 +171,9 @@ def _decoded(line: bytes) -> dict[str, Any] | None:
         return None
     content: dict[str, Any] = json.loads(text)
     return content
+
+
+def _is_torn(content: bytes) -> bool:
+    """Whether the bytes from a line that cannot be read on may be of one unfinished write: zeros, and no whole line."""
+    lines = content.split(b"\n")[:-1]
+    return b"\0" in content and all(_decoded(line.rpartition(b"\0")[2]) is None for line in lines)

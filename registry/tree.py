@@ -48,10 +48,6 @@ class Tree:
         entry = self._entry(path)
         return Node(entry.data, entry.version, entry.children_version, entry.owner)
 
-    def is_ephemeral(self, path: str) -> bool:
-        """Whether a node belongs to a session. Raises NoNodeError."""
-        return self._entry(path).owner is not None
-
     def children(self, path: str) -> list[str]:
         """Returns the names of children, sorted. Raises NoNodeError."""
         return sorted(self._entry(path).children)

@@ -1,0 +1,87 @@
+"""What power cuts leave of the file of a registry, and how damage differs from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_commitlog.registry.journal import Journal
+from pyspark_commitlog.storage import CorruptionError, FileSystem, StorageError
+from tests.support.disk.disks import SEEDS, get, put
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
+
+FILE = "/registry"
+LONG = "A" * 400  # a change with it is in one block of a disk or two, and a power cut may lose either
+
+
+def add(disk: FileSystem, node: str) -> None:
+    """Adds a node, as a process of its own that has just read the file."""
+    journal = Journal(disk, FILE)
+    journal.catch_up()
+    journal.append([["create", node, LONG, None]])
+
+
+def nodes(disk: MemoryFileSystem) -> list[str]:
+    journal = Journal(disk, FILE)
+    journal.catch_up()
+    return journal.tree.children("/")
+
+
+def written(*names: str) -> MemoryFileSystem:
+    disk = MemoryFileSystem()
+    for name in names:
+        add(disk, name)
+    return disk
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [(0, None), (1, None), (-1, None), (0, -1), (1, -1)],
+    ids=["all", "tail", "newline", "text", "amid"],
+)
+def test_zeros_that_a_whole_change_follows_are_damage_and_nothing_is_cut_off(begin: int, end: int | None) -> None:
+    whole = get(written("/a", "/b", "/c"), FILE)
+    assert whole is not None
+    *_, damaged, last, _ = whole.split(b"\n")
+    line = bytearray(damaged + b"\n")
+    line[begin:end] = bytes(len(line[begin:end]))
+    position = len(whole) - len(damaged) - len(last) - 2
+    content = whole[:position] + line + last + b"\n"
+    disk = MemoryFileSystem()
+    put(disk, FILE, content)
+    with pytest.raises(CorruptionError, match="checksum of a change is wrong") as raised:
+        add(disk, "/d")
+    assert (raised.value.path, raised.value.position) == (FILE, position)
+    assert get(disk, FILE) == content
+
+
+def test_after_a_power_cut_at_any_time_the_file_has_all_acknowledged_changes() -> None:
+    acknowledged: list[str] = []
+
+    def program(disk: MemoryFileSystem) -> None:
+        acknowledged.clear()
+        for node in ("/a", "/b", "/c"):
+            add(disk, node)
+            acknowledged.append(node[1:])
+
+    for operation, disk in crash_points(program):
+        for seed in SEEDS:
+            left = disk.crash(seed)
+            assert nodes(left)[: len(acknowledged)] == acknowledged, (operation, seed)
+            add(left, "/d")
+            assert nodes(left.crash(seed))[-1] == "d", (operation, seed)
+
+
+def test_a_change_whose_writer_was_killed_before_it_synced_is_synced_before_the_next_one() -> None:
+    """Else a power cut could leave zeros of it and all of the next one, which would be taken for damage."""
+
+    def program(disk: MemoryFileSystem) -> None:
+        killed = Journal(FaultyFileSystem(disk, [fail("sync", FILE, call=2)]), FILE)
+        killed.append([["create", "/a", LONG, None]])
+        with pytest.raises(StorageError):
+            killed.append([["create", "/b", LONG, None]])
+        add(disk, "/c")
+
+    for operation, disk in crash_points(program):
+        for seed in SEEDS:
+            assert nodes(disk.crash(seed)) in ([], ["a"], ["a", "b"], ["a", "b", "c"]), (operation, seed)
