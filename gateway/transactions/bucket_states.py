@@ -76,7 +76,7 @@ class BucketStates:
         return Opened(_Use(transactional_id), value, 0) if create or value is not None else None
 
     def release(self, lock: object) -> None:
-        """Forgets an id whose transaction was decided and cannot be committed."""
+        """Forgets an id whose transaction was decided, and whose end was refused."""
         assert isinstance(lock, _Use)
         value = self._values.get(lock.transactional_id)
         if value is not None and value.transaction_status in PREPARED:

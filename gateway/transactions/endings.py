@@ -78,7 +78,7 @@ class Endings:
     def _marked(self, held: HeldId, done: Done, error: Exception | None) -> None:
         held.is_changing = False
         if isinstance(error, LOST) and not isinstance(error, BeingDeletedError):  # the deletion may still be refused
-            logger.warning("the transaction of transactional id %r cannot be committed: %s", held.id, error)
+            logger.warning("the transaction of transactional id %r could not be ended: %s", held.id, error)
             self._ids.give_back(held)
             is_fenced = isinstance(error, ProducerFencedError)
             done(ErrorCode.producer_fenced if is_fenced else ErrorCode.invalid_txn_state)

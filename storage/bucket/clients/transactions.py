@@ -18,6 +18,7 @@ from ...errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     LogStoreError,
+    OutcomeUnknownError,
     ProducerFencedError,
     TransactionAbortedError,
 )
@@ -55,6 +56,7 @@ class _Producer:
     transaction: ClientTransaction
     may_have_some: bool = False  # additions to the transaction were tried, perhaps without an answer
     is_ending: bool = False
+    may_have_ended: bool = False  # an end was tried without an answer
     adding: int = 0  # additions and their checks in progress
 
 
@@ -162,9 +164,10 @@ class ClientTransactions:
     def end(self, asked: Sequence[tuple[int, bool]]) -> list[LogStoreError | None]:
         """Ends the transactions of producers by one commit: True commits one, False aborts it.
 
-        Returns the error of each: TransactionAbortedError and ProducerFencedError for one that can never be committed.
-        One that has already ended stays as it is. Raises OutcomeUnknownError and StorageError if the store failed; then
-        call it again.
+        Returns the error of each: TransactionAbortedError for one that was aborted, and ProducerFencedError if another
+        producer took over the id; its text states whether the transaction was aborted, or may have been committed by
+        an earlier call. One that has already ended stays as it is. Raises OutcomeUnknownError and StorageError if the
+        store failed; then call it again.
         """
         ending = [(self._ending(producer_id), is_commit) for producer_id, is_commit in asked]
         results: list[LogStoreError | None] = []
@@ -175,7 +178,13 @@ class ClientTransactions:
             proposed = [each for each in ends if isinstance(each, TransactionEnd)]
             return EndChange(proposed) if proposed else None
 
-        self._log.commit(propose)
+        try:
+            self._log.commit(propose)
+        except OutcomeUnknownError:
+            for producer, _ in ending:
+                if producer is not None:
+                    producer.may_have_ended = True
+            raise
         for (producer, _), error in zip(ending, results, strict=True):
             if producer is not None:
                 self._ended(producer, error)
@@ -192,13 +201,14 @@ class ClientTransactions:
 
     def _ended(self, producer: _Producer, error: LogStoreError | None) -> None:
         if error is not None:
-            self.forget(producer.transactional_id)
+            if not producer.may_have_ended:  # otherwise the next call would take it for aborted
+                self.forget(producer.transactional_id)
             return
         with self._changed:
             transaction = producer.transaction
             if producer.may_have_some:
                 producer.transaction = transaction._replace(version=transaction.version + 1)
-            producer.may_have_some = producer.is_ending = False
+            producer.may_have_some = producer.is_ending = producer.may_have_ended = False
 
     def abort_all(self) -> None:
         """Aborts open transactions before this process ends, as far as the store allows. Others abort the rest."""
@@ -219,17 +229,22 @@ def _refusal(state: State, opened: ClientTransaction | LogStoreError) -> LogStor
 def _end_of(state: State, producer: _Producer | None, *, is_commit: bool) -> TransactionEnd | LogStoreError | None:
     """Proposes the end of a producer's transaction; None if it has ended, or is empty.
 
-    The error if it is aborted already, because another producer has taken over its id. An addition without an answer
-    must not arrive after the end, so the end is then proposed even if the state has nothing: it takes the commit
-    number.
+    The error if another producer has taken over its id, which aborts it unless it has ended before. An addition without
+    an answer must not arrive after the end, so the end is then proposed even if the state has nothing: it takes the
+    commit number.
     """
     if producer is None:
         return TransactionAbortedError("the producer has no open transaction here: it was aborted")
     app, epoch, version = producer.transaction[:3]
     known = state.apps.get(app)
+    has_ended = known is not None and known.version is not None and known.version >= version
     if known is None or known.epoch != epoch:
+        if has_ended and producer.may_have_ended:  # here or by the other producer, whose versions begin at the same one
+            return ProducerFencedError(
+                f"app {app!r}: another producer took over after the end of the transaction had got no answer, so it is "
+                "unknown whether the transaction was committed; readers of committed records show it"
+            )
         return ProducerFencedError(f"app {app!r}: another producer took over, and the transaction was aborted")
-    has_ended = known.version is not None and known.version >= version
     return None if has_ended or not producer.may_have_some else TransactionEnd(app, epoch, version, is_commit)
 
 

@@ -402,6 +402,42 @@ def test_an_addition_that_arrives_late_is_not_in_the_next_transaction() -> None:
     assert (shown(found), found.state.groups) == ({0: b"kept"}, {})
 
 
+@pytest.mark.parametrize("lands", [True, False], ids=["landed", "lost"])
+def test_a_commit_without_an_answer_is_called_aborted_after_a_takeover_only_if_it_was(*, lands: bool) -> None:
+    store = LateStore()
+    log = commit_log(store, deadline_ms=500)
+    make_topic(log, "t", 2)
+    client = Client(log)
+    client.append(b"a")
+    store.keeps = True
+    with pytest.raises(OutcomeUnknownError):
+        client.end(commit=True)
+    store.keeps = False
+    if lands:
+        store.land()
+    Client(commit_log(store, 1), "x", PRODUCER + 1)
+    assert shown(log) == ({0: b"a"} if lands else {})
+    with pytest.raises(ProducerFencedError, match="unknown whether" if lands else "was aborted"):
+        client.end(commit=True)
+    if lands:  # asked again, it says the same
+        with pytest.raises(ProducerFencedError, match="unknown whether"):
+            client.end(commit=True)
+
+
+def test_a_transaction_that_nobody_tried_to_end_is_called_aborted_whatever_the_next_producer_committed(
+    store: MemoryStore, log: CommitLog
+) -> None:
+    client = Client(log)
+    client.append(b"lost")
+    other = Client(commit_log(store, 1), "x", PRODUCER + 1)
+    other.append(b"kept")
+    other.end(commit=True)
+    log.catch_up()
+    with pytest.raises(ProducerFencedError, match="was aborted"):
+        client.end(commit=True)
+    assert shown(log) == {1: b"kept"}
+
+
 def test_a_batch_of_a_transaction_that_has_ended_is_not_in_the_next_one(log: CommitLog) -> None:
     client = Client(log)
     client.append(b"a")
