@@ -28,6 +28,7 @@ from ..paths import is_store_url, local_path
 from ..reading.marks import UNFINISHED_COPY, Marks
 from ..segment.joining import Holes
 from ..shown import bucket_of, shown_at
+from .reserve import keep_reserve
 from .topics_file import OwnSettings, TopicDescription, TopicsFile, decode_topics_file, encode_topics
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ class LogDirectory:
         before = self.topics_file()
         broker, owned = before.broker if broker is None else broker, before.owned if owned is None else owned
         write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values(), broker, owned))
+        keep_reserve(self.filesystem, self.directory)
 
     def partitions_found(self, topic: str) -> tuple[int, ...]:
         """Returns the partitions of a topic for which there are directories; ignores ``topics.json``."""

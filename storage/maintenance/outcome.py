@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ..clock import instant
+from ..directory.reserve import is_disk_full
 from ..errors import EXIT_DAMAGED, CorruptionError, LogDirLockedError, LogStoreError
 from ..format.files import file_names
 from ..text import counted
@@ -215,7 +216,8 @@ def _wrong(partition: Partition, status: OutcomeStatus, error: str) -> Partition
 def _judged(error: LogStoreError | OSError) -> tuple[OutcomeStatus, str]:
     if isinstance(error, OSError):
         return OutcomeStatus.FAILED, _described(error)
-    return OutcomeStatus.DAMAGED if isinstance(error, CorruptionError) else OutcomeStatus.FAILED, str(error)
+    advice = "; the disk is full: free some space first" if is_disk_full(error) else ""
+    return OutcomeStatus.DAMAGED if isinstance(error, CorruptionError) else OutcomeStatus.FAILED, f"{error}{advice}"
 
 
 def _described(error: OSError) -> str:

@@ -11,6 +11,7 @@ from ..config import CHECK_INTERVAL_MS
 from ..directory.admin import topic_id
 from ..directory.manager import LogManager
 from ..directory.protected_topics import POLICY_KEY
+from ..directory.reserve import keep_reserve, with_room
 from ..format.files.file_names import TopicPartition
 from ..groups.offsets import GroupOffsets
 from ..remote_metadata.topic import MetadataTopic, copied_below
@@ -90,10 +91,14 @@ def retain_partition(
 
     ``policy`` replaces the log's limits of size and time. ``known``: the tier's segments that were read for other
     partitions of the run. A log with nothing to delete is only read: it is not locked, and none of its files is
-    written.
+    written. On a full disk, the directory gives up its reserve.
     """
     options = readers.hold(retention_options(partition, run.check_interval_ms, policy), partition)
-    return outcome_of(partition, lambda: _retain(run, partition, lambda: _with_tier(run, partition, options, known)))
+
+    def once() -> Report:
+        return _retain(run, partition, lambda: _with_tier(run, partition, options, known))
+
+    return outcome_of(partition, lambda: with_room(run.filesystem, run.directory, once))
 
 
 def _with_tier(
@@ -157,9 +162,11 @@ def _retain(run: MaintenanceRun, partition: Partition, options: Callable[[], Ret
     with run.manager() as manager:
         log = manager.open_log(*partition.key, partition.config)  # opening removes files whose delay has passed
         removed = report.files_removed
-        return patiently(
+        done = patiently(
             run, log, lambda: Retained(partition, replace(_retain_log(run, log, options), files_removed=removed))
         )
+    keep_reserve(run.filesystem, run.directory)
+    return done
 
 
 def _retain_log(run: MaintenanceRun, log: Log, options: Callable[[], RetentionOptions]) -> RetentionReport:
