@@ -112,7 +112,7 @@ def _in_thread(
     def refuse_later(error: LoginError) -> None:
         host, user = connection.client_host, session.claimed_user[:TEXT_CHARACTERS_MAX]
         login = f"a login of {user!r}" if user else "a login"
-        why = error.why or str(error)
+        why = (error.why or str(error))[:TEXT_CHARACTERS_MAX]
         context.refusals.warn((host, user, why), f"{host}: {login} failed: {why}; the connection is closed")
         delay_s = context.config.connection_failed_authentication_delay_ms / 1000
         processor.call_soon(partial(_refuse_later, exchange, delay_s, partial(refuse, error)))

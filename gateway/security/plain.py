@@ -6,7 +6,7 @@ import hmac
 import secrets
 from typing import NamedTuple
 
-from .scram import OTHER_ID, Credential, Finding, LoginError, has_password
+from .scram import MESSAGE_BYTES_MAX, OTHER_ID, Credential, Finding, LoginError, has_password
 
 WRONG = "Authentication failed: Invalid username or password"
 _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")  # the first takes half the time
@@ -60,6 +60,8 @@ class PlainExchange:
 
         Raises LoginError if the message is wrong.
         """
+        if len(message) > MESSAGE_BYTES_MAX:  # it is kept while it waits for the check
+            raise LoginError(WRONG)
         try:
             authorization_id, user, password = message.decode().split("\0")
         except ValueError:

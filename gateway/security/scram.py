@@ -15,6 +15,7 @@ HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS = ITERATIONS_MIN = 4096  # the minimum in RFC 7677 and Kafka; clients refuse fewer
 SALT_BYTES = 20
 NONCE_BYTES = 24
+MESSAGE_BYTES_MAX = 8 << 10  # of a client; its name and nonce are kept until the proof comes, for many clients at once
 
 WRONG = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 OTHER_ID = "Authentication failed: Client requested an authorization id that is different from username"
@@ -96,6 +97,8 @@ class ScramExchange:
 
     def answer(self, message: bytes) -> bytes:
         """Returns the next message to the client. Raises LoginError if the login fails."""
+        if len(message) > MESSAGE_BYTES_MAX:
+            raise self._refused()
         try:
             text = message.decode()
         except UnicodeDecodeError:

@@ -16,6 +16,7 @@ from .keys import FileKeys, Keys, UrlKeys
 
 URL = "sasl.oauthbearer.jwks.endpoint.url"
 TRIES_MAX = 10  # keys, for a token that names none
+SHOWN_MAX = 80  # characters of a token's text, which a refused login keeps for the log
 _REQUIRED = ["exp", "iat"]
 
 
@@ -41,7 +42,9 @@ class JwtTokens:
                 continue
             except (PyJWTError, ValueError, TypeError) as error:
                 raise TokenError(str(error)) from None
-        raise TokenError("its signature is wrong" if keys else f"no key {key_id!r} is known for {algorithm!r}")
+        if keys:
+            raise TokenError("its signature is wrong")
+        raise TokenError(f"no key {_shown(key_id)} is known for {_shown(algorithm)}")
 
     def _decoded(self, token: str, key: Any, algorithm: str) -> Mapping[str, Any]:
         config = self._config
@@ -67,6 +70,11 @@ class JwtTokens:
         if not isinstance(scopes, list | tuple) or not all(isinstance(each, str) and each.strip() for each in scopes):
             raise TokenError(f"its {config.sasl_oauthbearer_scope_claim_name} is not a text or a list of texts")
         return Token(user.strip(), float(claims["exp"]))
+
+
+def _shown(text: str | None) -> str:
+    """Returns what a token states as it is shown in the log, without most of a long text."""
+    return f"{text!r:.{SHOWN_MAX}}"
 
 
 def made_tokens(config: GatewayConfig) -> JwtTokens:

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_commitlog.gateway.security import plain as module
 from pyspark_commitlog.gateway.security.plain import PlainExchange, RememberedPasswords
-from pyspark_commitlog.gateway.security.scram import Credential, LoginError, made_credential
+from pyspark_commitlog.gateway.security.scram import MESSAGE_BYTES_MAX, Credential, LoginError, made_credential
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -46,6 +46,17 @@ def test_a_user_with_one_kind_of_credential_logs_in_though_there_are_decoys_for_
     exchange = PlainExchange(Users(MECHANISMS[1]).find, RememberedPasswords())
     assert exchange.answer(b"\0alice\0one") is None
     assert exchange.check() == b""
+
+
+def test_a_message_that_is_too_long_to_wait_with_many_others_is_refused(users: Users) -> None:
+    password = "x" * (MESSAGE_BYTES_MAX - len("\0alice\0"))
+    users.change(password)
+    logs_in(users, RememberedPasswords(), password)
+    users.change(password + "x")
+    exchange = PlainExchange(users.find, RememberedPasswords())
+    with pytest.raises(LoginError, match="Invalid username or password"):
+        exchange.answer(f"\0alice\0{password}x".encode())
+    assert exchange.claimed_user == ""
 
 
 def test_a_right_password_is_hashed_once(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,15 @@ def test_a_wrong_first_message_is_refused_with_kafkas_words(monkeypatch: pytest.
         exchange_of_rfc_7677(monkeypatch).answer(first)
 
 
+def test_a_message_that_is_too_long_to_be_kept_for_many_clients_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = b"n,,n=%s,r=abc" % (b"x" * (scram.MESSAGE_BYTES_MAX - len(b"n,,n=,r=abc")))
+    assert exchange_of_rfc_7677(monkeypatch).answer(longest)
+    exchange = exchange_of_rfc_7677(monkeypatch)
+    with pytest.raises(LoginError, match=r"due to invalid credentials with SASL mechanism SCRAM-SHA-256$"):
+        exchange.answer(longest + b"d")
+    assert exchange.claimed_user == ""
+
+
 def test_nobody_logs_in_as_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LoginError, match="an authorization id that is different from username"):
         exchange_of_rfc_7677(monkeypatch).answer(b"n,a=root,n=user,r=abc")

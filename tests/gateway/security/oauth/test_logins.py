@@ -123,6 +123,20 @@ def test_any_other_token_is_refused_as_by_kafka(gateway: Gateway, issuer: Issuer
         assert client.is_closed()
 
 
+def test_a_refused_token_leaves_little_of_its_text_in_memory_and_in_the_log(
+    gateway: Gateway, issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = jwt.encode({}, issuer.rsa, algorithm="RS256", headers={"kid": "k" * 300_000})
+    with WireClient(gateway) as client:
+        assert sent(client, message(token)).auth_bytes == REFUSED
+        client.ask(AUTHENTICATE, 2, auth_bytes=b"\x01")
+        assert client.is_closed()
+    (line,) = [each for each in caplog.messages if "no key 'kkk" in each]
+    assert line.endswith(" is known for 'RS256'; the connection is closed")
+    assert len(line) < 300
+    assert len(repr(gateway.context.refusals._repeats._kinds)) < 10_000
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
