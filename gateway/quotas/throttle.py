@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Lock
+from typing import NamedTuple
 
 from .entities import (
     CONNECTION_CREATION_RATE,
@@ -27,6 +28,13 @@ REQUESTS_DELAY_MAX_S = 1.0  # the same for the time of requests, as on a broker:
 CLIENTS_MAX = 10_000  # limit of remembered clients that have exceeded their quotas
 
 
+class _Account(NamedTuple):
+    """What the clients that share a quota have used."""
+
+    paid_until_s: float  # when all of it is paid for
+    per_second: float  # the quota at that time
+
+
 class Throttle:
     """The clients that share a quota have one account. For any thread.
 
@@ -37,7 +45,7 @@ class Throttle:
     def __init__(self, current: Callable[[], Quotas], now_s: Callable[[], float] = time.monotonic) -> None:
         self._current, self._now_s = current, now_s
         self._lock = Lock()  # Guards the accounts.
-        self._paid_until_s: dict[tuple[str, object], float] = {}
+        self._accounts: dict[tuple[str, object], _Account] = {}
 
     def may_limit(self, key: str) -> bool:
         """Whether any client has a quota of this kind."""
@@ -56,7 +64,7 @@ class Throttle:
         if limit is None:
             return 0.0
         with self._lock:
-            owed_s = self._pay((key, limit.shared_by), BURST_S[key], size / limit.per_second)
+            owed_s = self._pay((key, limit.shared_by), limit.per_second, size)
         return min(max(owed_s, 0.0), REQUESTS_DELAY_MAX_S if key == REQUEST_PERCENTAGE else DELAY_MAX_S)
 
     def owed_s(self, key: str, user: str, client_id: str) -> float:
@@ -65,7 +73,7 @@ class Throttle:
         if limit is None:
             return 0.0
         with self._lock:
-            owed_s = self._paid_until_s.get((key, limit.shared_by), 0.0) - self._now_s()
+            owed_s = self._ahead_s((key, limit.shared_by), limit.per_second, self._now_s())
         return min(max(owed_s, 0.0), DELAY_MAX_S)
 
     def connection_delay_s(self, address: str) -> float:
@@ -73,23 +81,37 @@ class Throttle:
         rate = self._current().connections_per_second(address)
         if rate is None:
             return 0.0
-        account, burst_s = (CONNECTION_CREATION_RATE, address), BURST_S[CONNECTION_CREATION_RATE]
+        account = CONNECTION_CREATION_RATE, address
         with self._lock:
-            owed_s = max(self._paid_until_s.get(account, 0.0) - self._now_s(), -burst_s) + 1 / rate
+            owed_s = self._ahead_s(account, rate, self._now_s()) + 1 / rate
             if owed_s <= 0:
-                self._pay(account, burst_s, 1 / rate)
+                self._pay(account, rate, 1)
             return max(owed_s, 0.0)
 
-    def _pay(self, account: tuple[str, object], burst_s: float, cost_s: float) -> float:
+    def _pay(self, account: tuple[str, object], per_second: float, size: float) -> float:
         """Moves an account ahead; returns how far it is ahead of the clock. The caller holds the lock."""
         now_s = self._now_s()
-        until_s = max(self._paid_until_s.get(account, 0.0), now_s - burst_s) + cost_s
-        self._paid_until_s[account] = until_s
-        if len(self._paid_until_s) > CLIENTS_MAX:
+        ahead_s = self._ahead_s(account, per_second, now_s) + size / per_second
+        self._accounts[account] = _Account(now_s + ahead_s, per_second)
+        if len(self._accounts) > CLIENTS_MAX:
             self._forget(now_s)
-        return until_s - now_s
+        return ahead_s
+
+    def _ahead_s(self, account: tuple[str, object], per_second: float, now_s: float) -> float:
+        """Returns how far an account is ahead of the clock; negative: what may be used at once.
+
+        What was used before the quota was raised is paid for at the new rate. Otherwise a quota that was too low by
+        mistake would hold its clients for days after it was corrected.
+        """
+        found = self._accounts.get(account)
+        if found is None:
+            return -BURST_S[account[0]]
+        ahead_s = found.paid_until_s - now_s
+        if ahead_s > 0:
+            return ahead_s * min(found.per_second / per_second, 1.0)
+        return max(ahead_s, -BURST_S[account[0]])
 
     def _forget(self, now_s: float) -> None:
         """Forgets the accounts that owe least, to free half of the room."""
-        owing = sorted(self._paid_until_s.items(), key=lambda each: -each[1])[: CLIENTS_MAX // 2]
-        self._paid_until_s = {account: until_s for account, until_s in owing if until_s > now_s - BURST_S[account[0]]}
+        owing = sorted(self._accounts.items(), key=lambda each: -each[1].paid_until_s)[: CLIENTS_MAX // 2]
+        self._accounts = {account: each for account, each in owing if each.paid_until_s > now_s - BURST_S[account[0]]}

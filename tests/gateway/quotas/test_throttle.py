@@ -16,9 +16,12 @@ class Clients:
 
     def __init__(self, **names: str | None) -> None:
         self.now_s = 100.0
-        values = {PRODUCER_BYTE_RATE: float(RATE)}
-        quotas = Quotas({Entity.of({each.replace("_", "-"): name for each, name in names.items()}): values})
-        self.throttle = Throttle(lambda: quotas, lambda: self.now_s)
+        self._entity = Entity.of({each.replace("_", "-"): name for each, name in names.items()})
+        self.throttle = Throttle(lambda: self._quotas, lambda: self.now_s)
+        self.set_rate(RATE)
+
+    def set_rate(self, per_second: int) -> None:
+        self._quotas = Quotas({self._entity: {PRODUCER_BYTE_RATE: float(per_second)}})
 
     def send(self, size: int, user: str = "alice", client_id: str = "app") -> float:
         return self.throttle.delay_s(PRODUCER_BYTE_RATE, user, client_id, size)
@@ -74,6 +77,23 @@ def test_a_refusal_for_earlier_use_tells_the_client_to_wait_no_longer_than_the_l
     assert 0 < clients.throttle.owed_s(PRODUCER_BYTE_RATE, "alice", "app") <= 10
 
 
+def test_after_a_quota_was_raised_clients_do_not_wait_for_what_they_owed_at_the_lower_one() -> None:
+    clients = Clients(user="alice")
+    clients.set_rate(1)  # a mistake: a million times too low
+    assert clients.send(2 * RATE) == throttle.DELAY_MAX_S
+    clients.set_rate(RATE)
+    assert clients.send(0) == pytest.approx(2, abs=0.01)  # what it has used still counts
+    clients.now_s += 3
+    assert clients.send(0) == 0
+
+
+def test_a_quota_that_is_lowered_makes_nobody_wait_longer_for_earlier_bytes() -> None:
+    clients = Clients(user="alice")
+    assert clients.send(3 * RATE) == 2
+    clients.set_rate(1)
+    assert clients.send(0) == 2
+
+
 def test_bytes_of_another_kind_do_not_count() -> None:
     clients = Clients(user="alice")
     assert clients.throttle.delay_s(CONSUMER_BYTE_RATE, "alice", "app", 100 * RATE) == 0
@@ -85,5 +105,5 @@ def test_the_memory_of_many_clients_is_bounded_and_keeps_those_that_owe_most() -
     clients.send(20 * RATE, client_id="greedy")
     for number in range(throttle.CLIENTS_MAX + 10):
         clients.send(1, client_id=str(number))
-    assert len(clients.throttle._paid_until_s) <= throttle.CLIENTS_MAX
+    assert len(clients.throttle._accounts) <= throttle.CLIENTS_MAX
     assert clients.send(0, client_id="greedy") > 10
