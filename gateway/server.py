@@ -184,7 +184,8 @@ class Gateway:
         cluster.start()
         if self.config.zookeeper_connect:  # nobody reads the topics' nodes in a registry of files
             managers = partial(LogManager.open, self._log_dir)
-            nodes = TopicNodes(context.registry, cluster, managers, self.config.kafka_version)
+            version, may_delete = self.config.kafka_version, self.config.delete_topic_enable
+            nodes = TopicNodes(context.registry, cluster, managers, version, may_delete=may_delete)
             nodes.start()
             starting.callback(nodes.stop)
             nodes.begin()

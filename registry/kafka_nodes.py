@@ -153,6 +153,15 @@ def decode_topic(path: str, data: bytes | None) -> dict[int, list[int]]:
         raise RegistryError(f"{path}: not the content of a topic's node: {data!r:.200}") from error
 
 
+def decode_topic_configs(path: str, data: bytes | None) -> dict[str, str]:
+    """Returns the settings of a topic. Raises RegistryError for anything else."""
+    try:
+        found = json.loads(data or b"{}").get("config", {})
+        return {str(name): str(value) for name, value in found.items()}
+    except (ValueError, AttributeError) as error:
+        raise RegistryError(f"{path}: not the settings of a topic: {data!r:.200}") from error
+
+
 class PartitionState(NamedTuple):
     """The leader of a partition."""
 

@@ -12,14 +12,13 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from ...registry import kafka_nodes
 from ...registry.errors import NoNodeError
 from ...registry.kafka_nodes import BROKER_TOPICS, CONSUMERS, KafkaVersion, PartitionState
 from ...registry.operations import delete_tree, discard, put, register
 from ...registry.port import Change, Registry
-from ...storage import INTERNAL_TOPICS, LogManager, LogStoreError, TopicDescription, delete_topic
+from ...storage import COORDINATOR_TOPICS, INTERNAL_TOPICS, LogManager, LogStoreError, TopicDescription, delete_topic
 from ..threads.disk import DiskWorker
 from .cluster import Cluster
 
@@ -34,11 +33,17 @@ class TopicNodes(DiskWorker[LogManager]):
     """A thread that keeps the nodes of topics in ZooKeeper equal to the log directory."""
 
     def __init__(
-        self, registry: Registry, cluster: Cluster, open_manager: Callable[[], LogManager], kafka: KafkaVersion
+        self,
+        registry: Registry,
+        cluster: Cluster,
+        open_manager: Callable[[], LogManager],
+        kafka: KafkaVersion,
+        *,
+        may_delete: bool = True,
     ) -> None:
-        """``kafka``: the version whose format the nodes have."""
+        """``kafka``: the version whose format the nodes have. ``may_delete``: whether tools may delete topics."""
         super().__init__("gateway-topic-nodes", open_manager, LogManager.close)
-        self._registry, self._cluster, self._kafka = registry, cluster, kafka
+        self._registry, self._cluster, self._kafka, self._may_delete = registry, cluster, kafka, may_delete
         self._written: dict[str, bytes] = {}  # the content by path, as far as this session knows
         self._session = ""
         self._watched: set[str] = set()
@@ -135,12 +140,12 @@ class TopicNodes(DiskWorker[LogManager]):
 
     def _do_asked(self, manager: LogManager) -> None:
         for name in self._children(DELETED):
-            try:
-                if name in manager.topics():
-                    delete_topic(manager, name)
-            except (LogStoreError, OSError) as error:
-                logger.error("topic %r could not be deleted, as %s/%s asks: %s", name, DELETED, name, error)
-            self._forget(name)
+            if not self._may_delete or name in COORDINATOR_TOPICS:
+                why = "it is in use by the gateway" if self._may_delete else "delete.topic.enable is false"
+                logger.warning("topic %r is not deleted, as %s/%s asks: %s", name, DELETED, name, why)
+                discard(self._registry, f"{DELETED}/{name}")
+            else:
+                self._delete(manager, name)
         for name in self._unknown(manager.topics()):
             path = kafka_nodes.topic_path(name)
             found = self._registry.find(path)
@@ -148,9 +153,19 @@ class TopicNodes(DiskWorker[LogManager]):
                 continue
             try:
                 partitions = len(kafka_nodes.decode_topic(path, found.data))
-                manager.create_topic(name, partitions=partitions, configs=self._configs(name))
+                config = self._registry.find(f"{CONFIGS}/{name}")
+                configs = {} if config is None else kafka_nodes.decode_topic_configs(f"{CONFIGS}/{name}", config.data)
+                manager.create_topic(name, partitions=partitions, configs=configs)
             except (LogStoreError, OSError) as error:
                 logger.error("topic %r could not be created, as %s asks: %s", name, path, error)
+
+    def _delete(self, manager: LogManager, name: str) -> None:
+        try:
+            if name in manager.topics():
+                delete_topic(manager, name)
+        except (LogStoreError, OSError) as error:
+            logger.error("topic %r could not be deleted, as %s/%s asks: %s", name, DELETED, name, error)
+        self._forget(name)
 
     def _unknown(self, topics: Mapping[str, TopicDescription]) -> set[str]:
         """Returns the topics that the registry has, and the directory does not."""
@@ -160,11 +175,6 @@ class TopicNodes(DiskWorker[LogManager]):
         """Whether a controller has written a topic's states, so it existed; a tool that asks for a new topic writes
         none."""
         return self._registry.find(f"{kafka_nodes.topic_path(name)}/partitions") is not None
-
-    def _configs(self, name: str) -> dict[str, str]:
-        found = self._registry.find(f"{CONFIGS}/{name}")
-        content: Any = {} if found is None else json.loads(found.data or b"{}")
-        return {str(key): str(value) for key, value in content.get("config", {}).items()}
 
     def _children(self, path: str) -> list[str]:
         """Returns the children of a node, and watches it, so a change starts another run."""

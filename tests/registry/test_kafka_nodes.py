@@ -114,6 +114,13 @@ def test_what_is_no_node_of_kafka_is_refused_with_its_path(data: bytes | None) -
         kafka_nodes.decode_controller(data)
 
 
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"config":["retention.ms"]}', b"\xff"])
+def test_what_is_no_topics_settings_is_refused_with_its_path(data: bytes) -> None:
+    with pytest.raises(RegistryError, match="/the/path: not the settings of a topic"):
+        kafka_nodes.decode_topic_configs("/the/path", data)
+    assert kafka_nodes.decode_topic_configs("/the/path", None) == {}
+
+
 def test_listeners_are_shown_as_kafka_shows_them() -> None:
     outside = kafka_nodes.Endpoint("OUTSIDE", "SSL", "::1", 9093)
     broker = kafka_nodes.RegisteredBroker((outside,), 5)

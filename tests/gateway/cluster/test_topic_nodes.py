@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyspark_commitlog.gateway.cluster.cluster import Cluster
+from pyspark_commitlog.gateway.cluster.topic_nodes import TopicNodes
+from pyspark_commitlog.gateway.config import GatewayConfig
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
+from pyspark_commitlog.registry.kafka_nodes import Endpoint
 from pyspark_commitlog.registry.operations import put, tree_of
 from pyspark_commitlog.registry.port import Registry
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import GROUP_METADATA_TOPIC, LogManager, SystemClock
 from tests.support.gateway import serving
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.waiting import soon
@@ -97,3 +104,58 @@ def test_a_node_whose_session_expired_registers_again(
         soon(lambda: (found := registry.find("/brokers/ids/1")) is not None and found.owner != before)
         soon(lambda: gateway.context.cluster.view.nodes == {1} and gateway.context.cluster.is_controller)
         assert registry.get("/commitlog/nodes/1").owner != before
+
+
+# --- What tools ask for, in a registry of files, which takes the same nodes
+
+
+@contextmanager
+def writing_nodes(log: Path, *, may_delete: bool = True) -> Iterator[FileRegistry]:
+    """The registry of a node that writes the topics of a log directory, and does what tools ask for."""
+    with FileRegistry(str(log), look_s=0.01) as registry:
+        endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)]
+        cluster = Cluster(registry, GatewayConfig(), endpoints, SystemClock())
+        cluster.start()
+        nodes = TopicNodes(registry, cluster, lambda: LogManager.open(str(log)), (2, 8), may_delete=may_delete)
+        nodes.start()
+        nodes.begin()
+        yield registry
+        nodes.stop()
+        cluster.stop()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        for name in ("kept", GROUP_METADATA_TOPIC):
+            manager.create_topic(name, partitions=1)
+    return tmp_path / "log"
+
+
+def topics_of(log: Path) -> set[str]:
+    with LogManager.open(str(log)) as manager:
+        return set(manager.topics())
+
+
+@pytest.mark.parametrize(("name", "may_delete"), [("kept", False), (GROUP_METADATA_TOPIC, True)])
+def test_a_topic_that_clients_may_not_delete_is_not_deleted_by_a_node_of_a_tool_either(
+    log: Path, name: str, may_delete: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with writing_nodes(log, may_delete=may_delete) as registry:
+        soon(lambda: registry.find(kafka_nodes.state_path(name, 0)) is not None)
+        put(registry, f"/admin/delete_topics/{name}", None)
+        soon(lambda: registry.children("/admin/delete_topics") == [])
+        assert topics_of(log) == {"kept", GROUP_METADATA_TOPIC}
+        assert registry.find(kafka_nodes.state_path(name, 0)) is not None
+    why = "it is in use by the gateway" if may_delete else "delete.topic.enable is false"
+    assert f"topic {name!r} is not deleted, as /admin/delete_topics/{name} asks: {why}" in caplog.messages
+
+
+def test_a_topic_asked_for_with_unreadable_settings_keeps_no_other_from_being_made(log: Path) -> None:
+    asked = kafka_nodes.encode_topic({0: [1]}, None, (2, 8))
+    with writing_nodes(log) as registry:
+        put(registry, "/config/topics/broken", b"no JSON")
+        put(registry, "/brokers/topics/broken", asked)
+        put(registry, "/brokers/topics/whole", asked)
+        soon(lambda: registry.find(kafka_nodes.state_path("whole", 0)) is not None)
+    assert topics_of(log) == {"kept", GROUP_METADATA_TOPIC, "whole"}
