@@ -52,25 +52,30 @@ def check_directory(registry: Registry, manager: LogManager) -> None:
     The registry and the directory get a common id at the first start; if the two differ, it is
     InconsistentClusterIdError. Without this check, nodes would lead partitions that are not in their own directory.
     """
-    path = manager.path(DIRECTORY_FILE)
-    try:
-        own = read_file(manager.filesystem, path, _META_BYTES_MAX).decode(errors="replace").strip()
-    except FileNotFoundError:
-        own = ""
-    found = registry.find(DIRECTORY)
+    found = registry.find(DIRECTORY)  # before the file is read, which others write before they create the node
     if found is None:
-        own = own or encode_id(uuid4())
-        write_atomically(manager.filesystem, path, f"{own}\n".encode())
+        with manager.root_lock():  # the first gateways of a directory may start at the same time
+            own = _directory_id(manager) or encode_id(uuid4())
+            write_atomically(manager.filesystem, manager.path(DIRECTORY_FILE), f"{own}\n".encode())
         with suppress(NodeExistsError):  # another node was faster
             registry.create(DIRECTORY, own.encode())
         found = registry.get(DIRECTORY)
-    registered = (found.data or b"").decode(errors="replace")
+    own, registered = _directory_id(manager), (found.data or b"").decode(errors="replace")
     if own != registered:
         raise InconsistentClusterIdError(
-            f"{path}: the log directory has the id {own or 'none'}, and the registry is that of {registered}: gateways "
-            "with other directories need another chroot. If the directory was restored or moved, and no gateway runs, "
-            f"delete the node {DIRECTORY}"
+            f"{manager.path(DIRECTORY_FILE)}: the log directory has the id {own or 'none'}, and the registry is that "
+            f"of {registered}: gateways with other directories need another chroot. If the directory was restored or "
+            f"moved, and no gateway runs, delete the node {DIRECTORY}"
         )
+
+
+def _directory_id(manager: LogManager) -> str:
+    """Returns the id in the file of the directory; an empty text if it has none yet."""
+    try:
+        data = read_file(manager.filesystem, manager.path(DIRECTORY_FILE), _META_BYTES_MAX)
+    except FileNotFoundError:
+        return ""
+    return data.decode(errors="replace").strip()
 
 
 def _id_of_directory(manager: LogManager) -> str | None:

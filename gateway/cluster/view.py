@@ -85,6 +85,8 @@ class View:
         """Returns the view in the output of :meth:`encode`. Raises RegistryError for anything else."""
         try:
             history = json.loads(data or b"")["history"]
+            if not history:
+                raise ValueError("it has no epoch")
             return cls(tuple((int(epoch), frozenset(map(int, nodes))) for epoch, nodes in history[-HISTORY_MAX:]))
         except (ValueError, KeyError, TypeError) as error:
             raise RegistryError(f"{VIEW}: the node's content is not a list of live nodes: {data!r:.200}") from error

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.gateway.cluster.cluster import Cluster
-from pyspark_commitlog.gateway.cluster.cluster_id import InconsistentClusterIdError, find_cluster_id
+from pyspark_commitlog.gateway.cluster.cluster_id import InconsistentClusterIdError, check_directory, find_cluster_id
 from pyspark_commitlog.gateway.cluster.view import VIEW, View
 from pyspark_commitlog.gateway.config import GatewayConfig
 from pyspark_commitlog.registry import kafka_nodes
 from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import Endpoint
+from pyspark_commitlog.registry.port import Node, Watch
 from pyspark_commitlog.storage import LogManager, SystemClock
 from tests.support.waiting import soon
 
@@ -133,3 +134,38 @@ def test_a_broker_s_directory_keeps_its_id_and_is_refused_by_another_cluster(dir
             pytest.raises(InconsistentClusterIdError, match="belongs to cluster othe"),
         ):
             find_cluster_id(registry, manager)
+
+
+# --- the directory's id
+
+
+class Overtaken(FileRegistry):
+    """A registry that is asked for a node just before, or just after, another gateway has started."""
+
+    def __init__(self, directory: Path, start_other: Callable[[], None], *, is_before: bool) -> None:
+        super().__init__(str(directory))
+        self._starts = [start_other]
+        self._is_before = is_before
+
+    def find(self, path: str, watch: Watch | None = None) -> Node | None:
+        if self._is_before and self._starts:
+            self._starts.pop()()
+        found = super().find(path, watch)
+        if self._starts:
+            self._starts.pop()()
+        return found
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_the_first_gateways_of_a_directory_may_start_at_the_same_time(directory: Path, is_before: bool) -> None:
+    registries, log = directory / "registries", str(directory / "log")
+    registries.mkdir()
+
+    def start_other() -> None:
+        with LogManager.open(log, create=True) as manager, FileRegistry(str(registries)) as registry:
+            check_directory(registry, manager)
+
+    with LogManager.open(log, create=True) as manager:
+        with Overtaken(registries, start_other, is_before=is_before) as registry:
+            check_directory(registry, manager)
+        start_other()  # a later one finds the same id

@@ -69,7 +69,7 @@ def test_all_nodes_see_the_same_leaders() -> None:
     assert leaders(View.decode(view.encode())) == leaders(view)
 
 
-@pytest.mark.parametrize("data", [None, b"", b"{}", b"[]", b'{"history":1}', b'{"history":[[1]]}'])
+@pytest.mark.parametrize("data", [None, b"", b"{}", b"[]", b'{"history":1}', b'{"history":[]}', b'{"history":[[1]]}'])
 def test_what_is_no_view_is_refused(data: bytes | None) -> None:
     with pytest.raises(RegistryError, match="is not a list of live nodes"):
         View.decode(data)
