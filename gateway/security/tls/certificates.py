@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +22,9 @@ _SHORT = {  # of attributes in a name, as Java shows them (RFC 2253)
     "domainComponent": "DC",
     "userId": "UID",
 }
-_ESCAPED = str.maketrans({each: f"\\{each}" for each in ',+"\\<>;'})
+# As Java escapes values (``AVA.toRFC2253String``): more than the RFC asks for.
+_ESCAPED = str.maketrans({**{each: f"\\{each}" for each in ',=+<>#;"\\'}, "\0": "\\00"})
+_SPACES_AROUND = re.compile(r"\A[ \r]+|[ \r]+\Z")
 
 
 def tls_context(
@@ -57,7 +60,11 @@ def principal_of(certificate: Mapping[str, Any] | None) -> str | None:
     if not certificate:
         return None
     parts = [
-        "+".join(f"{_SHORT.get(name, name)}={value.translate(_ESCAPED)}" for name, value in part)
+        "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(certificate.get("subject", ()))
     ]
     return ",".join(parts)
+
+
+def _escaped(value: str) -> str:
+    return _SPACES_AROUND.sub(lambda found: "".join(f"\\{each}" for each in found[0]), value.translate(_ESCAPED))
