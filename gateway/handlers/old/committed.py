@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....protocol.bodies import ErrorCode, by_topic
-from ....protocol.errors import code_of
+from ....protocol.errors import RequestError, code_of
 from ....registry import kafka_nodes
 from ....registry.operations import put
 from ....storage import TopicPartition
@@ -35,7 +35,7 @@ def commit_to_registry(request: Request, context: Context) -> None:
             return {"error_code": ErrorCode.unknown_topic_or_partition}
         if len(each.committed_metadata or "") > context.config.offset_metadata_max_bytes:
             return {"error_code": ErrorCode.offset_metadata_too_large}
-        path = kafka_nodes.offset_path(request.body.group_id, *partition)
+        path = _path(request, partition)
         put(context.registry, path, str(each.committed_offset).encode())
         return {"error_code": ErrorCode.none}
 
@@ -50,13 +50,21 @@ def fetch_from_registry(request: Request, context: Context) -> None:
     def fetch(partition: TopicPartition) -> Mapping[str, Any]:
         if not exists(partition):
             return _UNKNOWN
-        found = context.registry.find(kafka_nodes.offset_path(request.body.group_id, *partition))
+        found = context.registry.find(_path(request, partition))
         if found is None or not found.data:
             return _UNKNOWN
         return {**_UNKNOWN, "committed_offset": int(found.data), "error_code": ErrorCode.none}
 
     asked = [TopicPartition(topic.name, each) for topic in request.body.topics for each in topic.partition_indexes]
     _answer(request, context, asked, fetch)
+
+
+def _path(request: Request, partition: TopicPartition) -> str:
+    """Returns the path of a committed offset. Raises RequestError for a group whose nodes were those of another."""
+    group: str = request.body.group_id
+    if "/" in group:
+        raise RequestError(ErrorCode.invalid_group_id)
+    return kafka_nodes.offset_path(group, *partition)
 
 
 def _answer(

@@ -9,6 +9,8 @@ import pytest
 from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient
 
+INVALID_GROUP_ID = 24
+
 
 def commit(client: WireClient, version: int, group: str, topic: str, offset: int, **more: Any) -> int:
     partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "", "commit_timestamp": -1}
@@ -61,3 +63,13 @@ def test_an_offset_that_is_none_is_an_error(gateway: Gateway, client: WireClient
 def test_a_group_that_no_registry_can_have_is_an_error(client: WireClient, topic: str) -> None:
     assert commit(client, 0, "", topic, 1) == -1
     assert fetch(client, 0, "", topic) == (-1, -1)
+
+
+def test_a_group_cannot_reach_the_nodes_of_another_by_slashes_in_its_name(
+    gateway: Gateway, client: WireClient, topic: str
+) -> None:
+    member = "other/ids/member"  # below it, the group other would have a member
+    assert commit(client, 0, member, topic, 1) == INVALID_GROUP_ID
+    assert fetch(client, 0, member, topic) == (INVALID_GROUP_ID, -1)
+    assert gateway.context.registry.find("/consumers/other") is None
+    assert commit(client, 1, member, topic, 1) == 0  # in the log, names are only names
