@@ -26,7 +26,8 @@ _KIND = b"commitlog-registry 1 "
 _HEAD_BYTES = len(_KIND) + 33  # a name of 32 characters, and the end of the line
 _REPLACED_FROM = 256 * 1024  # bytes; smaller files are left as they are
 _CHANGES_MAX = 4  # the file is replaced once it has this many times the bytes of the nodes
-_FILE_BYTES_MAX = 256 * 1024 * 1024
+_CHANGES_BYTES_MAX = 64 * 1024 * 1024  # it is also replaced once the changes are as long as this
+_FILE_BYTES_MAX = 512 * 1024 * 1024  # JSON may take several times KEPT_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ class Journal:
             head = bytes(file.read(0, _HEAD_BYTES))
             position = self._end if head == self._head else 0
             if (size := file.size()) < position or size > _FILE_BYTES_MAX:
-                raise self._damage(position, f"the file has {size} bytes, which is too short")
+                length = "short" if size < position else "long"
+                raise self._damage(position, f"the file has {size} bytes, which is too {length}")
             lines = bytes(file.read(position, size - position))
         if position == 0:
             self._begin(head, lines)
@@ -135,7 +137,8 @@ class Journal:
         self.tree.apply(number, operations)
         self._end += len(line)
         self._synced = self._end
-        if self._end > max(_REPLACED_FROM, _CHANGES_MAX * self._nodes_bytes):
+        longest = min(_CHANGES_MAX * self._nodes_bytes, self._nodes_bytes + _CHANGES_BYTES_MAX)
+        if self._end > max(_REPLACED_FROM, longest):
             self._replace()
 
     def _replace(self) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 from .errors import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError, RegistryError
 from .port import ANY_VERSION, Node, parent_path
 
+KEPT_BYTES_MAX = 64 * 1024 * 1024  # of persistent nodes; clients of Kafka 0.8 make them, with names that they choose
+_NODE_BYTES = 100  # about what a node takes in the file, besides its path and its data
+
 Operation = Sequence[Any]
 """What :meth:`Tree.apply` takes, as JSON has it: ``["create", path, data, owner]``, ``["set", path, data]`` or
 ``["delete", path]``."""
@@ -35,6 +38,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.number = 0  # of the last change
+        self.kept_bytes = 0  # about what the persistent nodes take in the file
         self._entries = {"/": _Entry(b"", None, 0, 0, 0)}
         self._owned: dict[str, set[str]] = {}
 
@@ -79,7 +83,10 @@ class Tree:
     # Planning changes
 
     def plan_create(self, path: str, data: bytes | None, owner: str | None) -> list[Operation]:
-        """Returns the operations that create a node and its parents. Raises NodeExistsError."""
+        """Returns the operations that create a node and its parents.
+
+        Raises NodeExistsError, and RegistryError for a persistent node if there is no room for it.
+        """
         if path in self._entries:
             raise NodeExistsError(f"{path}: the node exists already")
         missing, parent = [], parent_path(path)
@@ -88,6 +95,12 @@ class Tree:
             parent = parent_path(parent)
         if self._entries[parent].owner is not None:
             raise RegistryError(f"{parent}: the node is ephemeral, so it cannot have children")
+        new_bytes = _bytes_of(path, data) + sum(_bytes_of(each, None) for each in missing)
+        if owner is None and self.kept_bytes + new_bytes > KEPT_BYTES_MAX:
+            raise RegistryError(
+                f"{path:.200}: the registry has {self.kept_bytes} bytes of persistent nodes, of at most "
+                f"{KEPT_BYTES_MAX}; delete those that nobody needs, such as offsets of old groups below /consumers"
+            )
         return [*(["create", each, None, None] for each in reversed(missing)), ["create", path, _text(data), owner]]
 
     def plan_set(self, path: str, data: bytes | None, version: int) -> list[Operation]:
@@ -118,7 +131,9 @@ class Tree:
                 self._create(number, path, *given)
             elif kind == "set":
                 entry = self._entries[path]
+                self._count(path, entry, -1)
                 entry.data, entry.changed_at = _data(*given), number
+                self._count(path, entry, 1)
                 entry.version += 1
             elif kind == "delete":
                 self._delete(number, path)
@@ -132,16 +147,23 @@ class Tree:
 
     def _add(self, path: str, entry: _Entry) -> None:
         self._entries[path] = entry
+        self._count(path, entry, 1)
         if entry.owner is not None:
             self._owned.setdefault(entry.owner, set()).add(path)
 
     def _delete(self, number: int, path: str) -> None:
         self._touch_parent(number, path).discard(path.rpartition("/")[2])
-        owner = self._entries.pop(path).owner
+        entry = self._entries.pop(path)
+        self._count(path, entry, -1)
+        owner = entry.owner
         if owner is not None:
             self._owned[owner].discard(path)
             if not self._owned[owner]:
                 del self._owned[owner]
+
+    def _count(self, path: str, entry: _Entry, times: int) -> None:
+        if entry.owner is None and path != "/":
+            self.kept_bytes += times * _bytes_of(path, entry.data)
 
     def _touch_parent(self, number: int, path: str) -> set[str]:
         entry = self._entries[parent_path(path)]
@@ -180,6 +202,10 @@ class Tree:
             if path != "/":
                 tree._entries[parent_path(path)].children.add(path.rpartition("/")[2])
         return tree
+
+
+def _bytes_of(path: str, data: bytes | None) -> int:
+    return _NODE_BYTES + len(path.encode()) + len(data or b"")
 
 
 def _text(data: bytes | None) -> str | list[str] | None:

@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.registry.errors import ConnectionLossError, NodeExistsError, SessionExpiredError
+from pyspark_commitlog.registry import journal, tree
+from pyspark_commitlog.registry.errors import (
+    ConnectionLossError,
+    NodeExistsError,
+    RegistryError,
+    SessionExpiredError,
+)
 from pyspark_commitlog.registry.files import FILE, LOCK, SESSION, FileRegistry
-from pyspark_commitlog.registry.operations import register, tree_of
+from pyspark_commitlog.registry.operations import delete_tree, register, tree_of
 from pyspark_commitlog.storage import CorruptionError, LocalFileSystem, StorageError
 from pyspark_commitlog.storage.filesystem.local_file import LocalFile
 from tests.support.waiting import soon
@@ -234,3 +240,25 @@ def test_a_session_that_was_closed_leaves_one_file(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {FILE, LOCK}
     with pytest.raises(SessionExpiredError):
         registry.create("/ids/1")
+
+
+def test_clients_that_make_many_nodes_fill_the_registry_and_do_not_ruin_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "KEPT_BYTES_MAX", 300_000)
+    monkeypatch.setattr(journal, "_CHANGES_BYTES_MAX", 100_000)
+    monkeypatch.setattr(journal, "_FILE_BYTES_MAX", 3 * 300_000 + 2 * 100_000)  # JSON takes up to three times as much
+    with FileRegistry(str(tmp_path)) as registry, FileRegistry(str(tmp_path)) as other:
+        for number in range(30):
+            registry.create(f"/consumers/{number}{'ä' * 1000}/offsets/t/0", b"1")
+        with pytest.raises(RegistryError, match="delete those that nobody needs"):
+            registry.create(f"/consumers/longest{'ä' * 16_000}/offsets/t/0", b"1")
+        made = other.children("/consumers")
+        for _ in range(50):
+            registry.set(f"/consumers/{made[0]}/offsets/t/0", b"1" * 10_000)
+        register(other, "/brokers/ids/1", b"it")
+        with FileRegistry(str(tmp_path)) as later:
+            assert later.children("/brokers/ids") == ["1"]
+        for path in (f"/consumers/{made[0]}", f"/consumers/{made[1]}"):
+            delete_tree(registry, path)
+        registry.create("/consumers/new/offsets/t/0", b"1")
