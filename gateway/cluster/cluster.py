@@ -282,13 +282,14 @@ class Cluster:
 
     def _write_view(self, nodes: set[int]) -> None:
         found = self._registry.find(VIEW)
-        view = View() if found is None else View.decode(found.data)
-        if view.nodes == nodes or not nodes:
+        view = self.view if found is None else View.decode(found.data)  # clients ignore epochs lower than before
+        if not nodes or (found is not None and view.nodes == nodes):
             return
+        data = (view if view.nodes == nodes else view.changed(nodes)).encode()
         try:
             if found is None:
-                self._registry.create(VIEW, view.changed(nodes).encode())
+                self._registry.create(VIEW, data)
             else:
-                self._registry.set(VIEW, view.changed(nodes).encode(), found.version)
+                self._registry.set(VIEW, data, found.version)
         except (BadVersionError, NodeExistsError):  # another controller, since this one's session expired
             logger.warning("another node wrote the view at the same time; reading it again")

@@ -99,6 +99,18 @@ def test_while_the_controller_does_nothing_another_node_writes_the_view(members:
         assert View.decode(registry.get(VIEW).data) == members[1].cluster.view
 
 
+def test_a_view_that_was_deleted_is_written_again_with_an_epoch_that_clients_follow(members: list[Member]) -> None:
+    soon(lambda: views(members) == {frozenset({1, 2, 3})})
+    members.pop().end()
+    soon(lambda: views(members) == {frozenset({1, 2})})
+    before = members[0].cluster.view
+    with FileRegistry(str(members[0].registry._directory)) as registry:
+        registry.delete(VIEW)
+        soon(lambda: registry.find(VIEW) is not None)
+        assert View.decode(registry.get(VIEW).data) == before
+    assert {each.cluster.view for each in members} == {before}
+
+
 def test_a_node_that_starts_again_with_its_id_keeps_what_it_leads(directory: Path) -> None:
     before = Member(directory, 1)
     view = before.cluster.view
