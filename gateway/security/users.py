@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ class UsersFile:
         self._own_secret = secrets.token_bytes(SECRET_BYTES)  # for a file without one
         self._decoys = Decoys(self._own_secret, {})
         self._seen: Stamp | None = None  # the state of the file when it was read
+        self._was_read = False  # by this object
 
     def find(self, user: str, mechanism: str) -> Credential:
         """Returns the stored credential; a decoy if there is no such user. Raises what :meth:`read` raises."""
@@ -56,6 +56,7 @@ class UsersFile:
         """Returns all users, and the secret for decoys; the secret is missing in files from before decoys existed."""
         with open(self.path, encoding="utf-8") as file:
             text = file.read()
+        self._was_read = True
         try:
             document = json.loads(text)
             if document["version"] != VERSION:
@@ -95,10 +96,15 @@ class UsersFile:
     def changing(self) -> Iterator[dict[str, Mapping[str, Credential]]]:
         """Yields the users for changes, then replaces the file if anything changed; it is synced then.
 
-        Raises the errors of :meth:`read`, but a missing file has no users.
+        Raises the errors of :meth:`read`, but a file that never was there has no users.
         """
         with locked(self.path):
-            found, secret = self._load() if os.path.exists(self.path) else ({}, b"")
+            try:
+                found, secret = self._load()
+            except FileNotFoundError:
+                if self._was_read:  # it has disappeared: a new one would have none of the users
+                    raise
+                found, secret = {}, b""
             users = dict(found)
             yield users
             if users == found and secret:

@@ -104,3 +104,22 @@ def test_a_gateway_without_the_file_names_the_command_that_makes_it(tmp_path: Pa
     config = GatewayConfig(listeners="SASL_PLAINTEXT://127.0.0.1:0", commitlog_users_file=str(path))
     with pytest.raises(InvalidConfigError, match=f"no such file; .* commitlog users --file {path} --add USER"):
         made_security(config)
+
+
+def test_a_users_file_that_cannot_be_read_for_a_while_is_not_replaced_by_one_with_a_single_user(tmp_path: Path) -> None:
+    path = tmp_path / "users.json"
+    path.symlink_to(path)  # as if its file system answered with an error
+    with pytest.raises(OSError, match="symbolic links"):
+        UsersFile(str(path)).add("alice", "a")
+    assert path.is_symlink()
+    path.unlink()
+    users = UsersFile(str(path))
+    users.add("alice", "a")
+    users.add("bob", "b")
+    path.rename(tmp_path / "away")
+    with pytest.raises(FileNotFoundError):
+        users.add("carol", "c")
+    assert not path.exists()
+    (tmp_path / "away").rename(path)
+    users.add("carol", "c")
+    assert list(users.read()) == ["alice", "bob", "carol"]
