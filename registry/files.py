@@ -101,9 +101,7 @@ class FileRegistry:
         self._listeners: list[Listener] = []
         self._closed = Event()
         self._signs: dict[str, _Sign] = {}  # the last signs of life of the sessions that own a node
-        self._lock = self._filesystem.lock(self._path(SESSION + self._session))
-        assert self._lock is not None
-        self._lock.write(this_process().encode())
+        self._lock = self._session_lock()
         self._remove_left_sessions()
 
     @property
@@ -178,8 +176,7 @@ class FileRegistry:
                 self._looking.join()
             self._calls.stop()
             self._filesystem.remove(self._path(SESSION + self._session))
-            if self._lock is not None:
-                self._lock.release()
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -241,6 +238,21 @@ class FileRegistry:
             self._call_watches()
 
     # Sessions
+
+    def _session_lock(self) -> Lock:
+        """Takes the lock by which others know that this session lives."""
+        lock = self._filesystem.lock(self._path(SESSION + self._session))
+        assert lock is not None  # since it waits
+        lock.write(this_process().encode())
+        return lock
+
+    def _begin_again(self) -> None:
+        """Takes the lock again, whose file somebody has removed: others have deleted this session's nodes since."""
+        logger.warning("%s was removed; this session begins again", self._path(SESSION + self._session))
+        self._lock.release()
+        self._lock = self._session_lock()
+        for listener in list(self._listeners):
+            self._calls.put(partial(listener, SessionState.EXPIRED))
 
     def _lock_of_dead(self, session: str) -> Lock | None:
         """Takes and returns the lock of a session whose process has ended; None if it is still alive."""
@@ -336,6 +348,8 @@ class FileRegistry:
 
     def _give_sign(self, owners: Sequence[str]) -> None:
         """Shows others that this process is running, and logs paused sessions, which keep nodes and locks."""
+        if self._filesystem.status(self._path(SESSION + self._session)) is None:
+            self._begin_again()
         self._filesystem.set_modified(self._path(SESSION + self._session), time.time_ns() // 1_000_000)
         now_s, before = time.monotonic(), self._signs
         self._signs = {}

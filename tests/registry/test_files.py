@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.registry import journal, tree
+from pyspark_commitlog.registry import files, journal, tree
 from pyspark_commitlog.registry.errors import (
     ConnectionLossError,
     NodeExistsError,
@@ -20,6 +20,7 @@ from pyspark_commitlog.registry.errors import (
 )
 from pyspark_commitlog.registry.files import FILE, LOCK, SESSION, FileRegistry
 from pyspark_commitlog.registry.operations import delete_tree, register, tree_of
+from pyspark_commitlog.registry.port import SessionState
 from pyspark_commitlog.storage import CorruptionError, LocalFileSystem, StorageError
 from pyspark_commitlog.storage.filesystem.local_file import LocalFile
 from tests.support.waiting import soon
@@ -240,6 +241,22 @@ def test_a_session_that_was_closed_leaves_one_file(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {FILE, LOCK}
     with pytest.raises(SessionExpiredError):
         registry.create("/ids/1")
+
+
+def test_a_session_whose_file_was_removed_by_hand_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SIGN_S", 0.01)
+    states: list[SessionState] = []
+    with FileRegistry(str(tmp_path), look_s=0.01) as registry, FileRegistry(str(tmp_path)) as other:
+        register(registry, "/ids/1", b"it")
+        (tmp_path / f"{SESSION}{registry.session}").unlink()
+        assert other.find("/ids/1") is None  # to others, it has ended
+        registry.listen(states.append)
+        soon(lambda: states == [SessionState.EXPIRED])
+        register(registry, "/ids/1", b"it again")
+        for _ in range(3):
+            assert other.get("/ids/1").data == b"it again"
+        soon(lambda: len(session_files(tmp_path)) == 2)
+    assert states == [SessionState.EXPIRED]
 
 
 def test_clients_that_make_many_nodes_fill_the_registry_and_do_not_ruin_it(
