@@ -27,7 +27,12 @@ from ..threads.answers import gathering
 from ..threads.fair import FairTask
 from ..transactions.gate import known_before
 from ..turns.refusals import refused
-from .access.guards import check_transactional_id, check_written_topic, may_write_internal_topics
+from .access.guards import (
+    check_transactional_id,
+    check_written_topic,
+    may_use_transactional_id,
+    may_write_internal_topics,
+)
 from .batches import check_batch_set, check_idempotent
 
 ACKS = (-1, 0, 1)
@@ -47,8 +52,8 @@ def produce(request: Request, context: Context) -> None:
     if context.is_limited(request, PRODUCER_BYTE_RATE):
         request.exchange.hold_others()  # requests that have already arrived wait too, if this one exceeds the quota
     name = asked.transactional_id
-    if name is None or context.transactions.gate.knows(name):
-        producing.start()
+    if name is None or context.transactions.gate.knows(name) or not may_use_transactional_id(request, context, name):
+        producing.start()  # transactional batches with an id that the client may not use are refused there
     else:  # a producer that continues after a restart of the gateway
         request.exchange.hold_others()
         context.transactions.run(lambda coordinator: coordinator.load(name, producing.start_soon))

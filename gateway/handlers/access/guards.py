@@ -51,6 +51,15 @@ def check_transactional_id(request: Request, context: Context, transactional_id:
     _check(request, context, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
 
 
+def may_use_transactional_id(request: Request, context: Context, transactional_id: str) -> bool:
+    """Whether the client may write with the transactional id."""
+    try:
+        check_transactional_id(request, context, transactional_id)
+    except RequestError:
+        return False
+    return True
+
+
 def may_describe(request: Request, context: Context, topic: str) -> bool:
     """Whether the client may see that the topic exists."""
     rules = context.rules

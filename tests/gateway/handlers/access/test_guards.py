@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,10 +43,8 @@ topics = ["open-not"]
 """
 
 
-@pytest.fixture(scope="module")
-def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway with the topics ``open``, ``open-not`` and ``shut``; alice may use what begins with ``open``."""
-    folder = tmp_path_factory.mktemp("ruled")
+@contextmanager
+def serving_by_rules(folder: Path) -> Iterator[Gateway]:
     (folder / "rules.toml").write_text(RULES)
     users = UsersFile(str(folder / "users.json"))
     for user in ("alice", "carol", "root"):
@@ -58,6 +58,13 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         "group_initial_rebalance_delay_ms": 0,
     }
     with serving(folder / "log", **settings) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with the topics ``open``, ``open-not`` and ``shut``; alice may use what begins with ``open``."""
+    with serving_by_rules(tmp_path_factory.mktemp("ruled")) as gateway:
         with connected(gateway, "root") as root:
             topics = [
                 {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("open", "open-not", "shut")
@@ -304,6 +311,21 @@ def test_a_topic_is_not_created_beside_one_that_its_client_may_not_see(ruled: Ga
     assert refused.error_code == shown.error_code == 17
     assert "see.me" in shown.error_message
     assert "see.me" not in refused.error_message
+
+
+def test_a_batch_with_a_transactional_id_of_others_does_not_take_the_lock_of_the_id(tmp_path: Path) -> None:
+    own = {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 60_000}
+    names = ("open-id", "shut")
+    with serving_by_rules(tmp_path) as gateway, connected(gateway, "root") as root:
+        root.ask(19, 4, topics=[{"name": "open", "num_partitions": 1, "replication_factor": 1}], timeout=1000)
+        assert [root.ask(22, 4, transactional_id=each, **own).error_code for each in names] == [0, 0]
+    with serving_by_rules(tmp_path) as gateway, connected(gateway, "alice") as alice:
+        for name in names:
+            alice.ask(0, 9, **{**produce_fields("open", bytes(batch(b"x"))), "transactional_id": name})
+        assert {each: gateway.context.transactions.gate.knows(each) for each in names} == {
+            "open-id": True,
+            "shut": False,
+        }
 
 
 @pytest.mark.parametrize("version", [5, 7])
