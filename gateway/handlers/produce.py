@@ -32,6 +32,7 @@ from .access.guards import (
     check_written_topic,
     may_use_transactional_id,
     may_write_internal_topics,
+    may_write_records,
 )
 from .batches import check_batch_set, check_idempotent
 
@@ -47,7 +48,8 @@ def produce(request: Request, context: Context) -> None:
     With acks 0, sends no answer, and closes the connection on an error.
     """
     asked = parse_produce(request.exchange.frame, request.body_at, request.version, request.limits.entries_max)
-    wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions}
+    allowed = {name for name in {each.topic for each in asked.partitions} if may_write_records(request, context, name)}
+    wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions if each.topic in allowed}
     producing = _Producing(request, context, asked, context.partitions.led(wanted))
     if context.is_limited(request, PRODUCER_BYTE_RATE):
         request.exchange.hold_others()  # requests that have already arrived wait too, if this one exceeds the quota
@@ -132,7 +134,9 @@ class _Producing:
     def _checked(self, answered: Callable[[Produced], None], each: ProducePartition, quick: int | None) -> Append:
         """Checks a batch and returns its append. Raises the error for the client's answer."""
         check_written_topic(self._request, self._context, each.topic)
-        led = self._led[TopicPartition(each.topic, each.partition)]
+        led = self._led.get(TopicPartition(each.topic, each.partition))
+        if led is None:  # the right to write was given just now
+            raise RequestError(ErrorCode.topic_authorization_failed)
         if isinstance(led, Exception):
             raise led
         if self._asked.acks not in ACKS:

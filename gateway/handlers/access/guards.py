@@ -11,7 +11,7 @@ from typing import Any
 
 from ....protocol.bodies import ErrorCode
 from ....protocol.errors import RequestError
-from ....storage import check_not_reserved
+from ....storage import InvalidTopicError, check_not_reserved
 from ...context import Context
 from ...request import Request
 from ...security.acls import CLUSTER_NAME
@@ -44,6 +44,15 @@ def check_written_topic(request: Request, context: Context, topic: str) -> None:
     """Like :func:`check_topic`, for records of a client; raises InvalidTopicError for a reserved name."""
     check_not_reserved(topic)
     _check(request, context, Operation.WRITE, Resource.TOPIC, topic)
+
+
+def may_write_records(request: Request, context: Context, topic: str) -> bool:
+    """Whether :func:`check_written_topic` lets the client write records to the topic."""
+    try:
+        check_written_topic(request, context, topic)
+    except (InvalidTopicError, RequestError):
+        return False
+    return True
 
 
 def check_transactional_id(request: Request, context: Context, transactional_id: str) -> None:

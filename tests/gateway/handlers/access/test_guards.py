@@ -313,6 +313,20 @@ def test_a_topic_is_not_created_beside_one_that_its_client_may_not_see(ruled: Ga
     assert "see.me" not in refused.error_message
 
 
+def test_a_batch_for_a_topic_of_others_opens_nothing(tmp_path: Path) -> None:
+    names = ("open", "shut")
+    with (
+        serving_by_rules(tmp_path) as gateway,
+        connected(gateway, "root") as root,
+        connected(gateway, "alice") as alice,
+    ):
+        topics = [{"name": each, "num_partitions": 1, "replication_factor": 1} for each in names]
+        root.ask(19, 4, topics=topics, timeout=1000)
+        answers = [alice.ask(0, 9, **produce_fields(each, bytes(batch(b"x")))) for each in names]
+        assert [each.responses[0].partition_responses[0].error_code for each in answers] == [0, TOPIC_DENIED]
+        assert [gateway.context.partitions.leader_epoch(each, 0) for each in names] == [0, -1]
+
+
 def test_a_batch_with_a_transactional_id_of_others_does_not_take_the_lock_of_the_id(tmp_path: Path) -> None:
     own = {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 60_000}
     names = ("open-id", "shut")
