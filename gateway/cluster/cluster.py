@@ -25,7 +25,7 @@ from ...storage import Address, Clock, LogStoreError
 from ..config import GatewayConfig
 from ..threads.worker import Worker
 from .host_lock import HostLock
-from .registration import Registration
+from .registration import GATEWAYS, Registration, registered
 from .view import NOBODY, VIEW, Leader, View
 
 LOOK_S = 1.0  # seconds between checks; watches report changes, so this only catches missed ones
@@ -183,7 +183,8 @@ class Cluster:
 
     def _look(self) -> None:
         found = self._read(self._registry.children, BROKER_IDS)
-        nodes = {int(each) for each in found or () if each.isdigit()}
+        brokers = {int(each) for each in found or () if each.isdigit()}
+        nodes = brokers & registered(self._registry, GATEWAYS)  # a broker of another kind would lead partitions in vain
         if self.node not in nodes and not self._is_leaving:  # its session has expired
             self._registration.make()
             nodes.add(self.node)

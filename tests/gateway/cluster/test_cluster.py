@@ -82,6 +82,16 @@ def test_a_node_that_leaves_waits_until_the_others_know(members: list[Member]) -
     assert members[1].registry.children("/brokers/ids") == ["2", "3"]
 
 
+@pytest.mark.parametrize("content", [b'{"version":4,"host":"kafka","port":9092,"endpoints":[]}', b"no broker"])
+def test_a_broker_that_is_no_gateway_and_comes_later_gets_no_partitions(members: list[Member], content: bytes) -> None:
+    soon(lambda: views(members) == {frozenset({1, 2, 3})})
+    with FileRegistry(str(members[0].registry._directory)) as registry:
+        registry.create("/brokers/ids/9", content, ephemeral=True)
+        members.pop().end()  # the other nodes go on following each other
+        soon(lambda: views(members) == {frozenset({1, 2})})
+        assert [set(each.cluster.addresses) for each in members] == [{1, 2}, {1, 2}]
+
+
 def test_the_last_node_leaves_at_once(directory: Path) -> None:
     member = Member(directory, 7)
     member.cluster.leave()
