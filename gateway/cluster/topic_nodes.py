@@ -45,6 +45,7 @@ class TopicNodes(DiskWorker[LogManager]):
         super().__init__("gateway-topic-nodes", open_manager, LogManager.close)
         self._registry, self._cluster, self._kafka, self._may_delete = registry, cluster, kafka, may_delete
         self._written: dict[str, bytes] = {}  # the content by path, as far as this session knows
+        self._begun: set[str] = set()  # topics of which nodes were written, or tried to be
         self._session = ""
         self._watched: set[str] = set()
         self._seen: object = None
@@ -111,6 +112,7 @@ class TopicNodes(DiskWorker[LogManager]):
         for topic in topics.values():
             for path, data in self._nodes(topic).items():
                 if self._written.get(path) != data:
+                    self._begun.add(topic.name)
                     found = self._registry.find(path)
                     if found is None or not _is_same(found.data, data):
                         put(self._registry, path, data)
@@ -129,10 +131,17 @@ class TopicNodes(DiskWorker[LogManager]):
         return nodes
 
     def _forget(self, name: str) -> None:
+        """Removes the nodes of a topic that does not exist.
+
+        The first step says so. Otherwise, after an error or a crash between two steps, the topic's node without the
+        others would look like a tool's request to create the topic.
+        """
         path, config = kafka_nodes.topic_path(name), f"{CONFIGS}/{name}"
+        put(self._registry, f"{DELETED}/{name}", None)
         delete_tree(self._registry, path)
         discard(self._registry, config)
         discard(self._registry, f"{DELETED}/{name}")
+        self._begun.discard(name)
         for each in [each for each in self._written if each in (path, config) or each.startswith(f"{path}/")]:
             del self._written[each]
 
@@ -140,7 +149,9 @@ class TopicNodes(DiskWorker[LogManager]):
 
     def _do_asked(self, manager: LogManager) -> None:
         for name in self._children(DELETED):
-            if not self._may_delete or name in COORDINATOR_TOPICS:
+            if name not in manager.topics():
+                self._forget(name)
+            elif not self._may_delete or name in COORDINATOR_TOPICS:
                 why = "it is in use by the gateway" if self._may_delete else "delete.topic.enable is false"
                 logger.warning("topic %r is not deleted, as %s/%s asks: %s", name, DELETED, name, why)
                 discard(self._registry, f"{DELETED}/{name}")
@@ -161,8 +172,7 @@ class TopicNodes(DiskWorker[LogManager]):
 
     def _delete(self, manager: LogManager, name: str) -> None:
         try:
-            if name in manager.topics():
-                delete_topic(manager, name)
+            delete_topic(manager, name)
         except (LogStoreError, OSError) as error:
             logger.error("topic %r could not be deleted, as %s/%s asks: %s", name, DELETED, name, error)
         self._forget(name)
@@ -172,9 +182,11 @@ class TopicNodes(DiskWorker[LogManager]):
         return {*self._children(BROKER_TOPICS)} - topics.keys()
 
     def _was_here(self, name: str) -> bool:
-        """Whether a controller has written a topic's states, so it existed; a tool that asks for a new topic writes
-        none."""
-        return self._registry.find(f"{kafka_nodes.topic_path(name)}/partitions") is not None
+        """Whether a controller has written a topic's states, or this one has begun to, so it existed.
+
+        A tool that asks for a new topic writes none.
+        """
+        return name in self._begun or self._registry.find(f"{kafka_nodes.topic_path(name)}/partitions") is not None
 
     def _children(self, path: str) -> list[str]:
         """Returns the children of a node, and watches it, so a change starts another run."""

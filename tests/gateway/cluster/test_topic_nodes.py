@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from pyspark_commitlog.gateway.cluster.topic_nodes import TopicNodes
 from pyspark_commitlog.gateway.config import GatewayConfig
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.errors import ConnectionLossError
 from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import Endpoint
 from pyspark_commitlog.registry.operations import put, tree_of
-from pyspark_commitlog.registry.port import Registry
-from pyspark_commitlog.storage import GROUP_METADATA_TOPIC, LogManager, SystemClock
+from pyspark_commitlog.registry.port import ANY_VERSION, Registry
+from pyspark_commitlog.storage import GROUP_METADATA_TOPIC, LogManager, SystemClock, delete_topic
 from tests.support.gateway import serving
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.waiting import soon
@@ -68,8 +69,6 @@ def test_topics_that_are_made_and_deleted_later_follow(connect: str, registry: R
     with serving_topic(tmp_path, connect), LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("later", partitions=3)
         soon(lambda: registry.find(kafka_nodes.state_path("later", 2)) is not None)
-        from pyspark_commitlog.storage import delete_topic  # noqa: PLC0415
-
         delete_topic(manager, "later")
         soon(lambda: registry.find("/brokers/topics/later") is None)
         soon(lambda: registry.find("/config/topics/later") is None)
@@ -109,19 +108,51 @@ def test_a_node_whose_session_expired_registers_again(
 # --- What tools ask for, in a registry of files, which takes the same nodes
 
 
+class Stalling(FileRegistry):
+    """A registry of which one operation fails, once; before that, ``meets`` is called."""
+
+    def __init__(self, log: Path, operation: str = "", path: str = "") -> None:
+        super().__init__(str(log), look_s=0.01)
+        self.fails_at = (operation, path)
+        self.meets: Callable[[], None] = lambda: None
+
+    def _fail(self, *at: str) -> None:
+        if self.fails_at == at:
+            self.fails_at = ("", "")
+            self.meets()
+            raise ConnectionLossError(f"{at[1]}: it does not answer")
+
+    def create(self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False) -> str:
+        self._fail("create", path)
+        return super().create(path, data, ephemeral=ephemeral, sequential=sequential)
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self._fail("delete", path)
+        super().delete(path, version)
+
+
 @contextmanager
-def writing_nodes(log: Path, *, may_delete: bool = True) -> Iterator[FileRegistry]:
+def writing_nodes(
+    log: Path,
+    *,
+    may_delete: bool = True,
+    fails_at: tuple[str, str] = ("", ""),
+    meets: Callable[[], None] = lambda: None,
+) -> Iterator[Stalling]:
     """The registry of a node that writes the topics of a log directory, and does what tools ask for."""
-    with FileRegistry(str(log), look_s=0.01) as registry:
+    with Stalling(log, *fails_at) as registry:
+        registry.meets = meets
         endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)]
         cluster = Cluster(registry, GatewayConfig(), endpoints, SystemClock())
         cluster.start()
         nodes = TopicNodes(registry, cluster, lambda: LogManager.open(str(log)), (2, 8), may_delete=may_delete)
         nodes.start()
         nodes.begin()
-        yield registry
-        nodes.stop()
-        cluster.stop()
+        try:
+            yield registry
+        finally:
+            nodes.stop()
+            cluster.stop()
 
 
 @pytest.fixture
@@ -149,6 +180,30 @@ def test_a_topic_that_clients_may_not_delete_is_not_deleted_by_a_node_of_a_tool_
         assert registry.find(kafka_nodes.state_path(name, 0)) is not None
     why = "it is in use by the gateway" if may_delete else "delete.topic.enable is false"
     assert f"topic {name!r} is not deleted, as /admin/delete_topics/{name} asks: {why}" in caplog.messages
+
+
+def test_a_topic_whose_nodes_could_be_deleted_only_in_part_is_not_made_again(log: Path) -> None:
+    path = kafka_nodes.topic_path("kept")
+    with writing_nodes(log, fails_at=("delete", path)) as registry:
+        soon(lambda: registry.find(kafka_nodes.state_path("kept", 0)) is not None)
+        with LogManager.open(str(log)) as manager:
+            delete_topic(manager, "kept")
+        soon(lambda: registry.fails_at == ("", "") and registry.children("/admin/delete_topics") == [])
+        assert registry.find(path) is None
+        assert topics_of(log) == {GROUP_METADATA_TOPIC}
+
+
+def test_a_topic_that_is_deleted_before_all_its_nodes_are_written_is_not_made_again(log: Path) -> None:
+    path = kafka_nodes.topic_path("kept")
+
+    def delete() -> None:
+        with LogManager.open(str(log)) as manager:
+            delete_topic(manager, "kept")
+
+    with writing_nodes(log, fails_at=("create", kafka_nodes.state_path("kept", 0)), meets=delete) as registry:
+        soon(lambda: registry.fails_at == ("", ""))
+        soon(lambda: registry.find(path) is None)
+        assert topics_of(log) == {GROUP_METADATA_TOPIC}
 
 
 def test_a_topic_asked_for_with_unreadable_settings_keeps_no_other_from_being_made(log: Path) -> None:
