@@ -64,11 +64,21 @@ class MetadataTopic:
 
         Killed in between, the segments without the new state are the first ones.
         """
-        now_ms = self._manager.clock.now_ms()
-        last_first = sorted(segments, key=lambda each: each.start_offset, reverse=True)
-        updates = [SegmentUpdate(each.partition, each.segment_id, BROKER_ID, now_ms, state) for each in last_first]
+        updates = self._updates(sorted(segments, key=lambda each: each.start_offset, reverse=True), state)
         for at in range(0, len(updates), UPDATES_MAX):
             self.append(updates[at : at + UPDATES_MAX])
+
+    def exchange(self, old: Iterable[SegmentMetadata], new: Iterable[SegmentMetadata]) -> None:
+        """Adds that the copies ``new`` are finished, and that the deletion of ``old`` has begun; durable on return.
+
+        Both are in one batch, so a crash leaves the old copies finished or the new ones. For a few copies only.
+        """
+        finished = self._updates(new, SegmentState.COPY_SEGMENT_FINISHED)
+        self.append([*finished, *self._updates(old, SegmentState.DELETE_SEGMENT_STARTED)])
+
+    def _updates(self, segments: Iterable[SegmentMetadata], state: SegmentState) -> list[SegmentUpdate]:
+        now_ms = self._manager.clock.now_ms()
+        return [SegmentUpdate(each.partition, each.segment_id, BROKER_ID, now_ms, state) for each in segments]
 
 
 def copied_below(segments: Iterable[SegmentMetadata], start: int) -> int:

@@ -13,11 +13,14 @@ DELETE_SEGMENT_STARTED was synced         perhaps some objects: it deletes them
 the objects were deleted                  the same, in vain
 DELETE_SEGMENT_FINISHED was synced        nothing of the segment
 ========================================  =====================================================================
+
+A copy that takes the place of another one is finished, and the deletion of that one begins, in one record batch: no
+kill leaves both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -112,12 +115,11 @@ class _Tiering:
         start = max(log.segments.first.base_offset, log.log_start_offset)
         end = max((base for base in log.segments.base_offsets if base <= log.last_stable_offset), default=start)
         for missing in not_copied(self._finished(), start, end):
-            joined = self._copies_after_empty(missing)
-            stop = max([missing.stop, *(each.end_offset + 1 for each in joined)])
+            old = self._copies_after_empty(missing)
+            stop = max([missing.stop, *(each.end_offset + 1 for each in old)])
             with self._manager.open_reader(*self._partition, reports_remote=False) as reader:
-                copied += [self._copy(content) for content in contents_of(reader, missing.start, stop)]
-            for each in joined:
-                self._delete(each)
+                contents = contents_of(reader, missing.start, stop)
+                copied += self._copy_again(contents, old) if old else map(self._copy, contents)
         return copied
 
     def _copies_after_empty(self, missing: range) -> list[SegmentMetadata]:
@@ -127,11 +129,24 @@ class _Tiering:
         return [each for each in self._finished() if is_empty and each.start_offset == missing.stop]
 
     def _copy(self, content: SegmentContent) -> SegmentMetadata:
+        segment = self._put(content)
+        self._metadata.note([segment], SegmentState.COPY_SEGMENT_FINISHED)
+        return segment
+
+    def _copy_again(self, contents: Iterable[SegmentContent], old: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
+        """Copies segments that have all offsets of the finished copies ``old``, and deletes these."""
+        copied = [self._put(content) for content in contents]
+        self._metadata.exchange(old, copied)
+        for each in old:
+            self._finish_deletion(each)
+        return copied
+
+    def _put(self, content: SegmentContent) -> SegmentMetadata:
+        """Begins a copy, and writes its objects."""
         now_ms = self._manager.clock.now_ms()
         segment = content.metadata(self._place, checkpoints.encode_id(uuid4()), BROKER_ID, now_ms)
         self._metadata.append([segment])
         put_segment(self._store, self._place, segment.start_offset, segment.segment_id, content.files)
-        self._metadata.note([segment], SegmentState.COPY_SEGMENT_FINISHED)
         return segment
 
     # Deleting
@@ -145,6 +160,9 @@ class _Tiering:
     def _delete(self, segment: SegmentMetadata) -> None:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
             self._metadata.note([segment], SegmentState.DELETE_SEGMENT_STARTED)
+        self._finish_deletion(segment)
+
+    def _finish_deletion(self, segment: SegmentMetadata) -> None:
         delete_segment(self._store, self._place, segment.start_offset, segment.segment_id)
         self._metadata.note([segment], SegmentState.DELETE_SEGMENT_FINISHED)
 

@@ -198,8 +198,8 @@ def test_copies_from_before_an_erasure_that_marked_none_are_found_by_their_size(
     assert spans(facts) == [(2, 3, False), (6, 7, False)]
 
 
-@pytest.mark.parametrize("emptied", [0, 1, 2])
-def test_a_segment_that_an_erasure_has_emptied_leaves_no_gap_in_the_tier(emptied: int, tmp_path: Path) -> None:
+def with_one_to_empty(emptied: int, path: Path) -> Site:
+    """Three closed segments of a record each; only the ``emptied`` one has the key that will be erased."""
     disk = MemoryFileSystem(ManualClock(NOW_MS))
     with manager_of(disk) as manager:
         configs = TIERED | {"local.retention.ms": "1", "message.format.version": "0.10.0"}
@@ -208,7 +208,12 @@ def test_a_segment_that_an_erasure_has_emptied_leaves_no_gap_in_the_tier(emptied
         for n in range(3):  # messages that lose all records disappear, unlike batches
             log.append(v1.encode(records([b"%d" % n], keys=[ANN if n == emptied else IDA], timestamps=NOW_MS)))
             log.roll()
-    site, left = Site(disk, tmp_path), [row for row in ALL[:3] if row[0] != emptied]
+    return Site(disk, path)
+
+
+@pytest.mark.parametrize("emptied", [0, 1, 2])
+def test_a_segment_that_an_erasure_has_emptied_leaves_no_gap_in_the_tier(emptied: int, tmp_path: Path) -> None:
+    site, left = with_one_to_empty(emptied, tmp_path), [row for row in ALL[:3] if row[0] != emptied]
     site.copy()
     site.erase()
     assert site.size_of(emptied) == 0
@@ -223,6 +228,24 @@ def test_a_segment_that_an_erasure_has_emptied_leaves_no_gap_in_the_tier(emptied
     assert len(site.states()) == 3
     site.retain(days_later=1)
     assert (site.local_rows(), site.all_rows()) == ([], [*left, (3, b"3")])
+
+
+@pytest.mark.parametrize("emptied", [0, 1])
+def test_killed_while_the_offsets_of_an_emptied_segment_get_a_copy_leaves_no_record_twice(
+    emptied: int, tmp_path: Path
+) -> None:
+    """The copy of the next segment is made again, with these offsets, and takes the place of the one before."""
+    site, left = with_one_to_empty(emptied, tmp_path), [row for row in ALL[:3] if row[0] != emptied]
+    site.copy()
+    site.erase()
+    start, states = site.disk.crash(0, unsynced="kept"), set()
+    for where, disk in Effort(every=3, with_kills=True).cut(lambda each: Site(each, tmp_path).copy(), start):
+        then = Site(disk, tmp_path)
+        states.add(tuple(then.states().values()))
+        assert then.copy().tier_end_offset == 3, where
+        assert (then.all_rows(), [*then.states().values()]) == (left, [FINISHED] * 2), where
+        assert len(then.objects()) == 2 * 5, where
+    assert (FINISHED, FINISHED, SegmentState.COPY_SEGMENT_STARTED) in states
 
 
 def test_no_copy_of_a_broker_is_marked(site: Site) -> None:
