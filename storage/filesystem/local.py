@@ -6,12 +6,12 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import MappingProxyType
 
-from .local_file import OPEN_FLAGS, AddingContext, LocalFile, add_context, opened
+from .local_file import OPEN_FLAGS, AddingContext, LocalFile, add_context, opened, sync_file_system
 from .locks import (
     LocalByteLocks,
     LocalLock,
@@ -95,12 +95,16 @@ class LocalFileSystem:
 
     def sync_directory(self, path: str) -> None:
         with AddingContext("sync", path):
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-            descriptor = OPEN_FILES.retrying(lambda: os.open(path, flags))
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _in_directory(path, os.fsync)
+
+    def sync_all(self, path: str) -> None:
+        """Wait until everything that any process wrote to the file system of the directory ``path`` is on disk.
+
+        Not part of the port: for files of other programs, which sync nothing. (Before Linux 5.8, the kernel reports no
+        failure of it.)
+        """
+        with AddingContext("sync the file system of", path):
+            _in_directory(path, sync_file_system)
 
     def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> LocalLock | None:
         kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
@@ -151,3 +155,13 @@ class LocalFileSystem:
                     kind, source, options = after.split()
                     found = Mount(kind, source, tuple(options.split(",")))
         return found
+
+
+def _in_directory(path: str, call: Callable[[int], None]) -> None:
+    """Calls a function with the descriptor of a directory, which is closed afterwards."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = OPEN_FILES.retrying(lambda: os.open(path, flags))
+    try:
+        call(descriptor)
+    finally:
+        os.close(descriptor)

@@ -26,7 +26,7 @@ OPEN_FLAGS: dict[OpenMode, int] = {
 
 def _system_call(name: str, *arguments: type) -> Callable[..., int] | None:
     """Returns a function of the C library that Python does not offer; None if the library lacks it."""
-    found: Any = getattr(ctypes.CDLL(None), name, None)
+    found: Any = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if found is not None:
         found.argtypes = arguments
     return found  # type: ignore[no-any-return]
@@ -40,6 +40,9 @@ _SYNC_FILE_RANGE_WRITE = 2  # start, wait for nothing; from byte 0, length 0: th
 _fallocate = _system_call("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 _FALLOC_FL_KEEP_SIZE = 1  # blocks that are not written yet are not part of the file
 _LARGE_WRITE_BYTES = 1 << 18  # from this size on, it pays to allocate all blocks at once
+
+# Linux's call to sync one file system; Python's ``os.sync`` waits for all of them, and reports no error.
+_syncfs = _system_call("syncfs", ctypes.c_int)
 
 # Larger reads ask for the file's size first: a damaged length field must not reserve memory. Smaller ones take a single
 # system call (measured: 1.5 µs for 100 bytes, against 3.6 µs).
@@ -300,6 +303,15 @@ class _Using:
         self._file._users.pop()
         if isinstance(error, OSError):
             add_context(error, self._operation, self._file._path)
+
+
+def sync_file_system(descriptor: int) -> None:
+    """Wait until everything that was written to the file system of an open file or directory is on disk."""
+    if _syncfs is None:
+        os.sync()
+    elif _syncfs(descriptor):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def add_context(error: OSError, operation: str, path: str) -> None:

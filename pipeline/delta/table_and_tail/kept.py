@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ....storage import InvalidConfigError, LogManager, NextOffsets, TablesKept, made_again, topic_ids
+from ....storage import (
+    InvalidConfigError,
+    LocalFileSystem,
+    LogManager,
+    NextOffsets,
+    TablesKept,
+    made_again,
+    topic_ids,
+)
 from ...rows.topic_ids import KnownOffsets
 from ..parquet_folder import ParquetFolder
 from ..provenance.commits import local_commits, local_folder, local_version, newest_recorded
@@ -57,13 +64,15 @@ def _folder(path: str) -> Path:
 def tables_kept(paths: Sequence[str]) -> TablesKept:
     """Returns the function by which ``retain_partitions`` finds the records that ``paths`` do not have yet.
 
-    Spark syncs nothing that it writes to a Delta table. So this brings to disk what the tables have, before retention
-    deletes it from the log: after a power cut, the table would otherwise lack it too.
+    Spark syncs nothing that it writes to a Delta table. So this brings to disk what the tables have, with all else on
+    their file systems, before retention deletes it from the log: after a power cut, the table would otherwise lack it
+    too.
     """
 
     def read(manager: LogManager) -> dict[str, NextOffsets]:
         found = {path: _next_offsets(manager, path) for path in paths}
-        os.sync()  # a commit of later does not count
+        for path in paths:  # after all were read: a later commit does not count
+            LocalFileSystem().sync_all(str(_folder(path)))
         return found
 
     return read

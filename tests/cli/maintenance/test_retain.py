@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager, TransactionalWriter, TransactionCoordinator
+from pyspark_commitlog.storage import LocalFileSystem, LogManager, TransactionalWriter, TransactionCoordinator
 from tests.cli import kafka_said
 from tests.cli.in_process import commitlog
 from tests.support.delta_log import exported
@@ -165,14 +164,14 @@ def test_only_what_a_table_has_on_disk_is_deleted(tmp_path: Path, monkeypatch: p
     exported(tmp_path / "table", "t", p0=2)
     syncs = []
 
-    def sync() -> None:
-        syncs.append(bases(directory))
+    def sync(_: LocalFileSystem, path: str) -> None:
+        syncs.append((path, bases(directory)))
         exported(tmp_path / "table", "t", p0=3)
 
-    monkeypatch.setattr(os, "sync", sync)
+    monkeypatch.setattr(LocalFileSystem, "sync_all", sync)
     done = commitlog("retain", "--log-dir", directory, "--keep-for-tables", tmp_path / "table")
     assert (done.code, bases(directory)) == (0, [2, 3])
-    assert syncs == [[0, 1, 2, 3]]
+    assert syncs == [(str(tmp_path / "table"), [0, 1, 2, 3])]
 
 
 def test_table_of_another_log_is_refused(tmp_path: Path) -> None:

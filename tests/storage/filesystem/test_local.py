@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -146,6 +147,40 @@ def test_an_error_of_a_descriptor_names_its_file(tmp_path: Path, monkeypatch: py
         file.sync()
     with pytest.raises(OSError, match=re_path(tmp_path)):
         disk.sync_directory(str(tmp_path))
+
+
+def test_the_file_system_of_a_directory_is_synced_and_no_other_one_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, real = list[int](), local_file._syncfs
+    assert real is not None
+    monkeypatch.setattr(os, "sync", lambda: pytest.fail("waited for all file systems"))
+    LocalFileSystem().sync_all("/proc")  # by the C library: it has nothing to wait for there
+    monkeypatch.setattr(local_file, "_syncfs", lambda descriptor: synced.append(os.fstat(descriptor).st_ino) or 0)
+    LocalFileSystem().sync_all(str(tmp_path))
+    assert synced == [tmp_path.stat().st_ino]
+
+
+def test_all_file_systems_are_synced_where_the_c_library_cannot_sync_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[str]()
+    monkeypatch.setattr(local_file, "_syncfs", None)
+    monkeypatch.setattr(os, "sync", lambda: synced.append("all"))
+    LocalFileSystem().sync_all(str(tmp_path))
+    assert synced == ["all"]
+
+
+def test_a_file_system_that_cannot_write_what_it_was_given_is_an_error_with_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr(local_file, "_syncfs", broken)
+    with pytest.raises(OSError, match=f"sync the file system of: Input/output error.*{re_path(tmp_path)}"):
+        LocalFileSystem().sync_all(str(tmp_path))
 
 
 class Pauses:
