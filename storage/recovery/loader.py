@@ -249,14 +249,14 @@ class LogLoader(LogViewer):
     def _sync(self, segments: LogSegments, log_end_offset: int) -> None:
         """Sync the segments above the recovery point, and the directory: a killed writer may have synced neither.
 
-        If the active segment is empty, its name may be the only thing that is not synced: its writer was killed while
-        it rolled the log.
+        Their recovery has synced their indexes. If the active segment is empty, its name may be the only thing that is
+        not synced: its writer was killed while it rolled the log.
         """
         active = segments.active
         is_unsynced = log_end_offset > self.recovery_point or not self.recovery_point
         if is_unsynced:
             for segment in segments.reaching(self.recovery_point):
-                segment.sync(with_indexes=True)
+                segment.sync()
         if is_unsynced or not active.size:
             self.context.filesystem.sync_directory(self.context.directory)
 

@@ -334,7 +334,8 @@ class LogSegment(SegmentReader):
         """Empty all indexes, and forget everything read from the ``.log``.
 
         Up to :meth:`end_rebuild`, the ``.index`` has the suffix ``.unfinished``: after a crash before that, the next
-        opening finds no ``.index``, and rebuilds the indexes again.
+        opening finds no ``.index``, and rebuilds the indexes again. The suffix is synced even if the segment is above
+        the recovery point, which another process may raise during the rebuild.
         """
         self.offset_index.rename_to(self.path(file_names.INDEX) + file_names.UNFINISHED)
         self.context.filesystem.sync_directory(self.context.directory)

@@ -179,6 +179,8 @@ CHECKS: dict[str, Check] = {
         for scenario in test_loader_crash_states.SCENARIOS
     },
     "recovery": without_chance(test_loader_crash_states.check_recovery_can_be_interrupted),
+    "recovery beside another process": without_chance(test_loader_crash_states.check_recovery_point_may_rise),
+    "a rebuild of indexes": without_chance(test_loader_crash_states.check_rebuild_can_be_interrupted),
     "a batch sent again": without_chance(partial(test_loader_crash_states.check_retries, {})),
     "a batch sent again, over segments": without_chance(partial(test_loader_crash_states.check_retries, SMALL)),
     "transactions of one log": without_chance(partial(test_loader_crash_states.check_transactions, {})),

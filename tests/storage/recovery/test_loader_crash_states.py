@@ -17,7 +17,8 @@ from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptRecordError
 from pyspark_commitlog.storage.filesystem.operations import read_file
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
+from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, decode_aborted
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.recovery.producer_state import Producer
 from pyspark_commitlog.storage.writing.log import Log
@@ -270,6 +271,34 @@ def test_the_index_of_aborted_transactions_is_on_disk_below_the_recovery_point(e
     end(story.log)
     left = Story(disk.crash(0, unsynced="lost"), {}).open().log
     assert left.segments.first.txn_index.entries == [AbortedTxn(1, 0, 1, 2)]
+
+
+def transactions_in(disk: MemoryFileSystem) -> list[AbortedTxn]:
+    """The aborted transactions in the index of the only segment, by which Kafka tells their records."""
+    return decode_aborted(read_file(disk, f"/logs/t-0/{file_names.segment_file(0, file_names.TXN_INDEX)}", 1000))
+
+
+def check_recovery_point_may_rise(effort: Effort) -> None:
+    def aborted(story: Story) -> None:
+        for n in range(3):
+            write_transactional(story.log, 1, n, b"aborted")
+            end_transaction(story.log, 1, commit=False)
+        story.log.sync()
+        story.log.sync_aborted()
+
+    start, story = fresh_disk(aborted, {"index.interval.bytes": "0"})
+    end, right = story.log.log_end_offset, transactions_in(start)
+    assert len(right) == 3
+    for where, left in effort.cut(lambda disk: Story(disk, {}).open().log, start):
+        with LogManager.open("/logs", clock=left.clock, filesystem=left) as other:
+            other.write_recovery_points({TopicPartition("t", 0): end})
+        Story(left, story.settings).open().manager.open_log("t", 0).close()
+        assert transactions_in(left) == right, where
+
+
+def test_another_process_may_raise_the_recovery_point_while_a_log_recovers() -> None:
+    """A coordinator does, without the log's lock; it has synced the log, and a later opening believes the indexes."""
+    check_recovery_point_may_rise(Effort(with_kills=True))
 
 
 def check_retries(settings: dict[str, str], effort: Effort) -> None:

@@ -108,6 +108,21 @@ def test_records_of_a_killed_writer_are_synced_before_the_next_append() -> None:
     assert surviving(disk) == 6
 
 
+def test_opening_after_a_kill_syncs_each_file_once_and_the_directory_twice() -> None:
+    disk = MemoryFileSystem()
+    killed = open_log("/log", filesystem=disk, index_interval_bytes=0, **SMALL_INDEXES)
+    for n in range(3):
+        append(killed, b"%d" % n)
+    disk.operations.clear()
+    open_log("/log", filesystem=disk, index_interval_bytes=0, **SMALL_INDEXES)
+    found = [operation for operation in disk.operations if operation.kind in ("sync", "sync_directory")]
+    log, index, time_index = (
+        f"/log/{file_names.segment_file(0, kind)}"
+        for kind in (file_names.LOG, file_names.INDEX + file_names.UNFINISHED, file_names.TIME_INDEX)
+    )
+    assert [operation.path for operation in found] == ["/log", index, time_index, log, "/log"]
+
+
 def cost(segments: int, batches: int, **settings: Any) -> tuple[int, int, int]:
     """File system calls for opening, for the next append, and for opening to read, for a log of this many segments."""
     disk, marks = MemoryFileSystem(), KeptInMemory()
