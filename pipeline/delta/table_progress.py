@@ -4,23 +4,29 @@ With each commit, Delta stores the query's name (``txnAppId``) and the micro-bat
 micro-batch whose number is not above the last one. So if another query uses the name, or if the query's checkpoint was
 set back, rows would be lost; such a query is refused. A property of the table records the query of each ``txnAppId``.
 
+The table may be set back, too, or deleted. So a note in the query's checkpoint has the newest micro-batch that was
+written to the table (``write.exactly_once.checkpoint``). For the export job, which writes every micro-batch to its
+table, Spark's own entries in the checkpoint are enough.
+
 With Spark Connect, the number of the last micro-batch is not known, so another query is refused even if the earlier
 query committed nothing. Where the query itself is not known, only Delta's rule applies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from ...storage import InvalidConfigError, ProgressMismatchError, made_again
-from ..write.exactly_once.checkpoint import LocalCheckpoint
+from ..write.exactly_once.checkpoint import Checkpoint, LocalCheckpoint, Note, Target
 from ..write.exactly_once.progress import Run
 from .provenance.commits import local_commits, local_folder, local_version, newest_recorded
 from .provenance.next_offsets import NextOffsets
 
+_NOTED = "table"  # in the place of a topic's name in notes
 _QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
 
 # The commits of this process: by table and txnAppId, the query's run and the version.
@@ -61,38 +67,82 @@ def check_has_batches(session: SparkSession, path: str, checkpoint: str) -> None
     query_id, last = known.query_id(), known.newest_commit()
     if last is None or not query_id:
         return
-    from ..write.classic_session import committed_version, newest_version  # noqa: PLC0415  needs py4j, as below
-
-    done = None
-    if DeltaTable.isDeltaTable(session, path):
-        newest_version(session, path)  # not the one that this JVM read last
-        done = committed_version(session, path, query_id)
+    done = newest_batch(session, path, query_id)
     if done is None or done < last:
-        has = "has none of its batches" if done is None else f"has its batches only up to {done}"
-        raise ProgressMismatchError(
-            f"the query of checkpoint {checkpoint} has completed batch {last}, but table {path} {has}: the table was "
-            "deleted, is an older copy, or another one. Continuing would leave out the rows in between. Put back the "
-            "table that fits; or give a new checkpoint, with which the query begins where the table ends"
-        )
+        completed = f"the query of checkpoint {checkpoint} has completed batch {last}"
+        how = "or give a new checkpoint, with which the query begins where the table ends"
+        raise _lacking(completed, path, done, how)
+
+
+def newest_batch(session: SparkSession, path: str, app_id: str) -> int | None:
+    """Returns the last micro-batch of ``app_id`` in the table at ``path``; None if it has none, or there is no table.
+
+    Not with Spark Connect.
+    """
+    from ..write.classic_session import committed_version, newest_version  # noqa: PLC0415  needs py4j, unlike Connect
+
+    if not DeltaTable.isDeltaTable(session, path):
+        return None
+    newest_version(session, path)  # not the one that this JVM read last
+    return committed_version(session, path, app_id)
+
+
+def _lacking(known: str, path: str, done: int | None, way_out: str) -> ProgressMismatchError:
+    """Returns the error for a table that has only the batches up to ``done``; ``known``: which one it must have."""
+    has = "none of its batches" if done is None else f"its batches only up to {done}"
+    return ProgressMismatchError(
+        f"{known}, but table {path} has {has}: the table was deleted, is an older copy, or another one. Continuing "
+        f"would leave out the rows in between. Put back the table that fits; {way_out}"
+    )
 
 
 class TableProgress:
     """Compares a micro-batch of a query with the query's progress in the table at ``path``."""
 
-    def __init__(self, session: SparkSession, path: str, run: Run, version: int) -> None:
+    def __init__(self, session: SparkSession, path: str, run: Run, version: int, checkpoint: Checkpoint) -> None:
+        """Reads what the table has, which may be missing. ``checkpoint`` is the query's."""
         self._path = path
         self._run = run
         self._version = version
-        self._done = None
-        if run.query_id and not run.is_remote:
-            from ..write.classic_session import committed_version  # noqa: PLC0415  needs py4j, which Connect's clients lack
-
-            self._done = committed_version(session, path, run.app_id)
+        self._checkpoint = checkpoint
+        self._target = Target(run.app_id, path, {_NOTED: None})
+        is_known = bool(run.query_id) and not run.is_remote
+        self._done = newest_batch(session, path, run.app_id) if is_known else None
 
     @property
     def is_there(self) -> bool:
         """Whether the table has this micro-batch: Spark repeats a micro-batch unless it has recorded its end."""
         return self._done == self._version
+
+    def check_has_noted(self) -> None:
+        """Raises ProgressMismatchError if the table lacks a batch that the checkpoint notes. The table may be missing.
+
+        A function for foreachBatch need not write each micro-batch to the table, so only the noted one must be there.
+        """
+        for _, note, source, way_out in self._checkpoint.remembered(self._target):
+            if self._reached < note.required(self._version):
+                known = f"{source} that batch {note.batch} of txnAppId {self._run.app_id!r} was written"
+                how = (
+                    "or start at its end (tables.starting_offsets) with a new checkpoint and another txnAppId, or "
+                    f"none; or, to continue without these rows, {way_out}"
+                )
+                raise _lacking(known, self._path, self._done, how)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Syncs the checkpoint with a note of the micro-batch, and then runs the block, which writes it to the table.
+
+        It is noted first, so that no kill leaves a table with a batch that the checkpoint does not know. The table may
+        lack it until Spark plans the next one. If the block fails, the note before is restored.
+        """
+        note = Note(self._version, self._reached, None)
+        with self._checkpoint.secured(self._target, {_NOTED: note}) as secured:
+            secured.result()
+            yield
+
+    @property
+    def _reached(self) -> int:
+        return 0 if self._done is None else self._done + 1
 
     def check(self, properties: Mapping[str, str]) -> None:
         """Raises an error if Delta would skip rows that are not in the table; ``properties`` are the table's.

@@ -60,7 +60,7 @@ def table_sink(
     names. Raises InvalidConfigError for an unknown mode, and for values with fields named as in ``COORDINATES``. The
     returned function raises InvalidConfigError for a table of the other mode, for a table with columns that the values
     lack or have with another type, and for a ``txnAppId`` of another query; and ProgressMismatchError for a checkpoint
-    that was set back.
+    or a table that was set back, or a table that was deleted.
     """
     modes = [each.value for each in TableMode]
     if mode not in modes:
@@ -182,34 +182,37 @@ class TableSink(KnowsItsQuery):
         return to_rows(newest_of_each_key(records), self.serde, DELETED)
 
     def _write(self, rows: DataFrame, run: Run, batch_id: int) -> None:
-        progress, properties = self._prepare(rows, run, batch_id)
-        rows = in_table(rows.sparkSession, self.path, rows)
-        from ..write.foreach_batch import plan_text  # noqa: PLC0415  loads numba, which reading a table does not need
+        from ..write.foreach_batch import checkpoint_of  # noqa: PLC0415  loads numba, which readers do not need
 
-        following = NextOffsets.from_plan(plan_text(rows.sparkSession, run, batch_id))
-        if self.mode is TableMode.UPSERT:
-            merge(rows, self.path, properties, run.app_id, None if progress.is_there else batch_id, following)
-        elif progress.is_there:
-            progress.check_there(rows, following)
-        else:
-            writer = rows.write.format("delta").option("txnAppId", run.app_id).option("txnVersion", batch_id)
-            writer.options(**_metadata(following)).mode("append").save(self.path)
+        session = rows.sparkSession
+        checkpoint, planned = checkpoint_of(session, run, batch_id)
+        progress = TableProgress(session, self.path, run, batch_id, checkpoint)
+        progress.check_has_noted()
+        properties = self._prepare(rows, run, progress)
+        rows = in_table(session, self.path, rows)
+        following = NextOffsets.from_plan(checkpoint.plan_text(planned))
+        with progress.noted():
+            if self.mode is TableMode.UPSERT:
+                merge(rows, self.path, properties, run.app_id, None if progress.is_there else batch_id, following)
+            elif progress.is_there:
+                progress.check_there(rows, following)
+            else:
+                writer = rows.write.format("delta").option("txnAppId", run.app_id).option("txnVersion", batch_id)
+                writer.options(**_metadata(following)).mode("append").save(self.path)
         progress.note()
 
-    def _prepare(self, rows: DataFrame, run: Run, batch_id: int) -> tuple[TableProgress, dict[str, str]]:
-        """Creates the table if it is missing, and stores mode and query in its properties.
+    def _prepare(self, rows: DataFrame, run: Run, progress: TableProgress) -> dict[str, str]:
+        """Creates the table if it is missing, and stores mode and query in its properties, which it returns.
 
-        Returns the query's progress in the table, and the table's properties. Raises the errors of
-        :meth:`TableProgress.check`, and InvalidConfigError for a table of the other mode.
+        Raises the errors of :meth:`TableProgress.check`, and InvalidConfigError for a table of the other mode.
         """
         session, wanted = rows.sparkSession, {**self._described(), **query_property(run)}
         self._create(rows, wanted)
         found = properties_of(session, self.path)
         check_mode(self.path, found, self.mode)
-        progress = TableProgress(session, self.path, run, batch_id)
         progress.check(found)
         set_properties(session, self.path, _other(wanted, found))
-        return progress, found
+        return found
 
 
 def _metadata(following: NextOffsets | None) -> dict[str, str]:

@@ -217,17 +217,11 @@ class _MicroBatch:
 
 def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
     """Returns the query's checkpoint and the plan of its micro-batch, as far as they are known."""
-    checkpoint, batch = _checkpoint(session, run, version)
+    checkpoint, batch = checkpoint_of(session, run, version)
     return checkpoint, checkpoint.plan(batch)
 
 
-def plan_text(session: SparkSession, run: Run, version: int) -> str:
-    """Returns the plan of the micro-batch of ``run`` as Spark stores it (``Checkpoint.plan_text``); "" if not known."""
-    checkpoint, batch = _checkpoint(session, run, version)
-    return checkpoint.plan_text(batch)
-
-
-def _checkpoint(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, int]:
+def checkpoint_of(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, int]:
     """Returns the query's checkpoint, and the batch id that Spark has for the micro-batch.
 
     Spark's own batch id is a property of the thread: ``version`` may differ from it, because a foreachBatch function

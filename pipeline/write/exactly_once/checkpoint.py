@@ -6,7 +6,8 @@ may therefore disagree about batch N in two ways:
 - After a power cut, or after a backup of the checkpoint was restored, Spark may plan a different batch N, although the
   log has one. So a sink syncs the checkpoint before it commits, and stores a digest of ``offsets/N`` with its progress.
 - The log may be restored from a backup that is older than the checkpoint. So a sink writes a note into the checkpoint
-  that names the newest batch: ``commitlog/<digest of txnAppId and directory>.json``, which Spark never reads.
+  that names the newest batch: ``commitlog/<digest of txnAppId and directory>.json``, which Spark never reads. A sink
+  that writes to a Delta table does the same.
 
 Only a checkpoint on a local file system is synced and gets notes. The state of stateful operators is not synced: if it
 is lost, Spark refuses to continue.
@@ -85,11 +86,11 @@ NO_PLAN = Plan("", "")  # not known
 
 
 class Target(NamedTuple):
-    """The subject of a note: a writer, its log directory and its topics."""
+    """The subject of a note: a writer, with its log directory and topics, or with a Delta table."""
 
     app_id: str
-    directory: str  # absolute
-    topics: Mapping[str, str | None]  # ids by name; None: not known
+    directory: str  # absolute; or the path of the table
+    topics: Mapping[str, str | None]  # ids by name; None: not known. Of a table: one name, the same for all
 
 
 class Checkpoint:

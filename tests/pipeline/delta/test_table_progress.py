@@ -10,12 +10,16 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog.pipeline.delta import table_progress
 from pyspark_commitlog.pipeline.delta.provenance.next_offsets import NextOffsets
-from pyspark_commitlog.pipeline.delta.table_progress import beyond_plan
+from pyspark_commitlog.pipeline.delta.table_progress import TableProgress, beyond_plan
 from pyspark_commitlog.pipeline.delta.tables import starting_offsets, table_sink
 from pyspark_commitlog.pipeline.rows.topic_ids import KnownOffsets
-from pyspark_commitlog.storage import TopicPartition
+from pyspark_commitlog.pipeline.write.exactly_once.checkpoint import LocalCheckpoint
+from pyspark_commitlog.pipeline.write.exactly_once.progress import Run
+from pyspark_commitlog.storage import ProgressMismatchError, TopicPartition
 from tests.pipeline.delta.table_topics import Pair, Topic, rows, run
+from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.directories import directory_with_internal_topics
 
 MODES = pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.matrix)])
@@ -153,6 +157,95 @@ def test_two_calls_for_two_halves_of_a_batch_are_refused(topic: Topic, path: str
         run(topic.stream(), in_halves(*sinks[:2]), tmp_path / "checkpoint")
     run(topic.stream(), in_halves(*sinks[1:]), tmp_path / "checkpoint")
     assert offsets(topic, path) == [0, 1, 2]
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("keeps_older", "has"),
+    [(False, "none of its batches"), pytest.param(True, "its batches only up to 0", marks=pytest.mark.only_all)],
+)
+def test_table_that_a_function_for_foreachbatch_wrote_is_refused_if_it_was_set_back_or_deleted(
+    topic: Topic, path: str, tmp_path: Path, mode: str, *, keeps_older: bool, has: str
+) -> None:
+    def write(frame: DataFrame, batch_id: int) -> None:
+        table_sink(path=path, mode=mode, txnAppId="mine")(frame, batch_id)
+
+    older = tmp_path / "older"
+    for number in range(2):
+        topic.append([(b"new %d" % number, b"y")])
+        run(topic.stream(), write, tmp_path / "checkpoint")
+        if number == 0:
+            shutil.copytree(path, older)
+    shutil.rmtree(path)
+    if keeps_older:
+        older.rename(path)
+    topic.append([(b"late", b"z")])
+    with pytest.raises(PySparkException, match=f"notes that batch 1 of txnAppId 'mine' was written, but .* has {has}"):
+        run(topic.stream(), write, tmp_path / "checkpoint")
+    assert Path(path).exists() == keeps_older
+    for note in (tmp_path / "checkpoint" / "commitlog").iterdir():
+        note.unlink()
+    run(topic.stream(), write, tmp_path / "checkpoint")
+    assert offsets(topic, path) == ([0, 1, 2, 3, 5] if keeps_older else [5])
+
+
+@pytest.mark.only_all
+def test_function_that_leaves_out_micro_batches_is_not_taken_for_one_whose_table_was_set_back(
+    topic: Topic, path: str, tmp_path: Path
+) -> None:
+    def write(frame: DataFrame, batch_id: int) -> None:
+        if batch_id in {1, 3}:
+            table_sink(path=path, txnAppId="mine")(frame, batch_id)
+
+    for number in range(5):
+        topic.append([(b"%d" % number, b"y")])
+        run(topic.stream(), write, tmp_path / "checkpoint")
+    assert offsets(topic, path) == [4, 6]
+
+
+@pytest.fixture
+def checkpoint() -> LocalCheckpoint:
+    disk = MemoryFileSystem()
+    disk.make_directory("/cp")
+    return LocalCheckpoint("/cp", disk)
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch, checkpoint: LocalCheckpoint) -> Callable[..., TableProgress]:
+    """Returns the progress of a query that is about to write a version to a table that has versions up to ``done``."""
+
+    def made(version: int, *, done: int | None) -> TableProgress:
+        monkeypatch.setattr(table_progress, "newest_batch", lambda *_: done)
+        return TableProgress(None, "/table", Run("mine", "query", "run"), version, checkpoint)  # type: ignore[arg-type]
+
+    return made
+
+
+@pytest.mark.parametrize(("version", "done"), [(3, None), (3, 1), (4, None), (4, 2), (9, 2)])
+def test_table_must_have_what_the_checkpoint_notes_once_spark_has_gone_on(
+    at: Callable[..., TableProgress], version: int, done: int | None
+) -> None:
+    with at(3, done=2).noted():
+        pass
+    with pytest.raises(ProgressMismatchError, match=r"/cp/commitlog/.*\.json notes that batch 3 .*, delete /cp/commit"):
+        at(version, done=done).check_has_noted()
+
+
+@pytest.mark.parametrize(("version", "done"), [(3, 2), (3, 3), (4, 3), (9, 3), (9, 8), (2, 2), (1, 0)])
+def test_table_that_has_all_that_the_checkpoint_notes_is_accepted(
+    at: Callable[..., TableProgress], version: int, done: int
+) -> None:
+    with at(3, done=2).noted():
+        pass
+    at(version, done=done).check_has_noted()
+
+
+def test_micro_batch_that_failed_need_not_be_in_the_table(at: Callable[..., TableProgress]) -> None:
+    with at(3, done=2).noted():
+        pass
+    with pytest.raises(RuntimeError, match="of a user"), at(4, done=3).noted():
+        raise RuntimeError("of a user")
+    at(5, done=3).check_has_noted()
 
 
 def test_only_larger_offsets_of_the_same_topic_are_beyond_a_plan() -> None:
