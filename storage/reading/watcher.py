@@ -56,7 +56,11 @@ class LogWatcher(LogReader):
         self._expire_producers()
 
     def _take_in_appended(self, marks: Marks | None) -> bool:
-        """Reads the headers of appended batches; returns False if the active segment was cut, or they are damaged."""
+        """Reads the headers of appended batches; returns False if only a load shows the log as it is now.
+
+        That is the case if the active segment was cut, if there is damage after its batches, and if it is no longer the
+        active one. The directory's time does not always show a roll: two changes within a millisecond have one time.
+        """
         active = self.segments.active
         if active.file_size < active.size:
             return False
@@ -70,7 +74,7 @@ class LogWatcher(LogReader):
         if active.size - self._indexed_bytes > UNINDEXED_BYTES:
             active.offset_index.close()
             self._indexed_bytes = active.size
-        return is_sound_up_to_end(active, self._log_end_offset, self._marks.recovery_point)
+        return is_sound_up_to_end(active, self._log_end_offset, self._marks.recovery_point) and not self.is_rolled()
 
     def rest(self, start: int, end: int) -> None:
         """Closes the files of all segments with offsets from ``start`` up to ``end``, except the active segment.

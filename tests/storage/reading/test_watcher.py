@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from pyspark_commitlog.storage.errors import CorruptRecordError, StorageError
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.port import FileStatus
 from pyspark_commitlog.storage.groups.lag import log_figures
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks
@@ -175,6 +176,25 @@ def test_a_truncated_log_is_read_again_completely(tmp_path: Path) -> None:
     append(log, b"d")
     watcher.catch_up()
     assert rows(watcher) == [(0, b"a"), (1, b"b"), (2, b"d")]
+
+
+class OneTimeForAllChanges(LocalFileSystem):
+    """A file system on which a directory looks the same after each change, as after two within a millisecond."""
+
+    def status(self, path: str) -> FileStatus | None:
+        found = super().status(path)
+        return found._replace(size=0, modified_ms=0) if found is not None and found.is_directory else found
+
+
+def test_a_roll_is_seen_though_the_time_of_the_directory_stays(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, b"a")
+    watcher = LogWatcher.open(str(tmp_path), filesystem=OneTimeForAllChanges())
+    log.roll()
+    watcher.catch_up()
+    append(log, b"b")
+    watcher.catch_up()
+    assert rows(watcher) == [(0, b"a"), (1, b"b")]
 
 
 def test_a_deleted_partition_is_reported(tmp_path: Path) -> None:
