@@ -8,7 +8,7 @@ read, with an empty entry for each topic's id (``rows.topic_ids``). A query can 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -178,6 +178,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seen = self._see() if self._target is None else self._target
         ids = {**ids_in(start), **seen.ids}
         begun = self._same(_offsets(start), ids_in(start), seen.ids)
+        if self._options.loss.fails:  # before Spark stores an end without them; otherwise the plan reports them once
+            self._report_missing(begun.keys() - seen.states.keys())
         self._commit(begun)
         self._latest = {each: state.latest(begun.get(each, asked.get(each))) for each, state in seen.states.items()}
         if limit is None or isinstance(limit, ReadAllAvailable):
@@ -236,9 +238,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {each: min(end, begins[each] + most[each]) for each, end in ends.items()}
         if limits.max_bytes is not None:
             most = shares(limits.max_bytes, waiting)
-            logs = self._open_logs.catch_up(
-                ends
-            )  # searched again: under AvailableNow, files seen at first may be deleted by now
+            # Searched again: under AvailableNow, files seen at first may be deleted by now.
+            logs = self._open_logs.catch_up(ends)
             ends |= {each: self._within(log, begins[each], ends[each], most[each]) for each, log in logs.items()}
         return ends
 
@@ -255,9 +256,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         begun, ended = _offsets(start), _offsets(end)
         there, ids = self._open_logs.catch_up(ended), self._open_logs.ids
-        missing = sorted((begun.keys() | ended.keys()) - there.keys() - self._unplanned(begun, ended))
-        if missing:
-            self._report_missing(missing)
+        self._report_missing((begun.keys() | ended.keys()) - there.keys() - self._unplanned(begun, ended))
         begun = self._same(begun, ids_in(start), ids_in(end))
         planned = self._same(ended, ids_in(end), ids)
         ranges = [
@@ -284,9 +283,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Returns partitions that were created after this micro-batch was planned; the next one reads them.
 
         They occur only if a failed first micro-batch is repeated: Spark asks for the initial offsets again, so the
-        start has the new partitions, but the planned end does not.
+        start has the new partitions, but the planned end, which an earlier run wrote, does not. In other micro-batches,
+        a partition without an end was missing when the end was planned, even if it exists again.
         """
-        if begun.keys() <= ended.keys():
+        is_first_repeated = self._initial is not None and self._latest is None
+        if not is_first_repeated or begun.keys() <= ended.keys():
             return set()
         return set(self._options.subscription.partitions_there(self._open_logs.manager)) - ended.keys()
 
@@ -314,13 +315,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, message: str) -> None:
         self._options.loss.report(OffsetOutOfRangeError, message)
 
-    def _report_missing(self, partitions: Sequence[TopicPartition]) -> None:
-        names = ", ".join(map(str, partitions))
-        self._options.loss.report(
-            UnknownTopicOrPartitionError,
-            f"partitions that were read before no longer exist, or are no longer subscribed: {names}; their unread "
-            "records are skipped",
-        )
+    def _report_missing(self, partitions: Iterable[TopicPartition]) -> None:
+        names = ", ".join(map(str, sorted(partitions)))
+        if names:
+            self._options.loss.report(
+                UnknownTopicOrPartitionError,
+                f"partitions that were read before no longer exist, or are no longer subscribed: {names}; their unread "
+                "records are skipped",
+            )
 
     def _bytes_of(self, part: OffsetRange) -> int:
         return self._open_logs.get(part.source).bytes_between(part.start, part.end)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -520,6 +521,51 @@ def test_available_now_ends_even_if_its_records_vanish(logs: Logs, limit: dict[s
             found.setdefault(partition, []).extend(offsets)
         start = end
     assert found == {"b-0": [0, 1, 2]}
+
+
+@contextmanager
+def without(topic: str, logs: Logs) -> Iterator[None]:
+    """Within the ``with`` block, the partitions of a topic are not there, as on a disk that is not mounted."""
+    away = Path(logs.directory).with_name("away")
+    away.mkdir()
+    for path in Path(logs.directory).glob(f"{topic}-*"):
+        path.rename(away / path.name)
+    yield
+    for path in away.iterdir():
+        path.rename(Path(logs.directory) / path.name)
+
+
+def test_query_continues_where_it_was_once_a_missing_topic_is_back(logs: Logs) -> None:
+    """Spark stores the end of a micro-batch before it is planned: an end without the topic would lose its offsets."""
+    logs.create("b")
+    logs.append("b", 0, 3)
+    reader = logs.reader(subscribePattern="a|b")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    told = "no longer exist, or are no longer subscribed: a-0, a-1"
+    with without("a", logs), pytest.raises(UnknownTopicOrPartitionError, match=told):
+        reader.latestOffset(start, ALL)
+    logs.append("a", 0, 2)
+    restarted = logs.reader(subscribePattern="a|b")
+    assert read(restarted, start, restarted.latestOffset(start, ALL)) == {"a-0": [70, 71]}
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "restarted"])
+def test_topic_that_was_missing_when_the_end_was_planned_is_reported_though_it_is_back(
+    logs: Logs, running: bool
+) -> None:
+    """The next micro-batch would read all of its records again."""
+    logs.create("b")
+    logs.append("b", 0, 3)
+    lenient = logs.reader(subscribePattern="a|b", failOnDataLoss="false")
+    start = lenient.latestOffset(lenient.initialOffset(), ALL)
+    with without("a", logs):
+        end = lenient.latestOffset(start, ALL)
+    assert end == {"b": {"0": 3}}
+    strict = logs.reader(subscribePattern="a|b")
+    if running:
+        strict.latestOffset(strict.initialOffset(), ALL)
+    with pytest.raises(UnknownTopicOrPartitionError, match="no longer exist, or are no longer subscribed: a-0, a-1"):
+        strict.partitions(start, end)
 
 
 def test_new_partition_without_its_first_records_is_reported(logs: Logs) -> None:
