@@ -23,7 +23,8 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     │   ├── CorruptRecordError                a batch: size, checksum, magic below zero                         [2]
     │   │   └── UnsupportedMagicError         a newer message format: perhaps intact, but not readable here
     │   ├── InvalidRecordError                a record inside a batch whose checksum is right                   [87]
-    │   │   └── DecompressedSizeError         a batch that decompresses to more than the limit
+    │   │   ├── DecompressedSizeError         a batch that decompresses to more than the limit
+    │   │   └── TableSizeError                batches with more bytes than one table has: decode fewer at once
     │   ├── CorruptIndexError                 an index file: rebuilt and logged, never fatal
     │   ├── CorruptSnapshotError              a producer snapshot: an older one is used instead, never fatal
     │   ├── CorruptCheckpointError            a checkpoint file: rebuilt and reported
@@ -198,6 +199,10 @@ class InvalidRecordError(CorruptionError):
 
 class DecompressedSizeError(InvalidRecordError):
     """A batch that decompresses to more bytes than its reader allows."""
+
+
+class TableSizeError(InvalidRecordError):
+    """Batches that may all be right, but whose records are more bytes than a table can have: decode fewer at once."""
 
 
 class CorruptIndexError(CorruptionError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import InvalidRecordError
+from ..errors import InvalidRecordError, TableSizeError
 from ..kernels import records as reading, streams
 from ..kernels.arrays import frozen
 from .compression import decompress, decompress_into
@@ -18,7 +18,8 @@ _JOINED_BYTES = 2**17  # of decompressed batches: half the size of a per-core ca
 def decompressed(batches: Part, codecs: np.ndarray, limit: int) -> list[Part]:
     """Returns parts with the decompressed batches, each of at most ``limit`` bytes. Changes the table of ``batches``.
 
-    Raises InvalidRecordError with the position of a batch that does not decompress.
+    Raises InvalidRecordError with the position of a batch that does not decompress, and TableSizeError with that of the
+    batch from which on they are more than one table can have.
     """
     starts, stops = batches.table[:, reading.START].copy(), batches.table[:, reading.STOP].copy()
     rooms = np.empty(len(starts), dtype=np.int64)
@@ -97,4 +98,4 @@ class _Joining:
         self._decompressed_bytes += self._at
         if self._decompressed_bytes > INT32_MAX:
             reason = f"more than {INT32_MAX} bytes of records up to this batch: decode fewer batches at once"
-            raise InvalidRecordError(reason, position=int(self._batches.positions[last - 1]))
+            raise TableSizeError(reason, position=int(self._batches.positions[last - 1]))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import InvalidRecordError
+from ..errors import InvalidRecordError, TableSizeError
 from ..kernels import memory, records as kernel
 from ..kernels.arrays import frozen
 from .constants import INT32_MAX
@@ -110,13 +110,10 @@ def _record_bytes(parts: list[Part]) -> int:
 
 
 def _check_room(parts: list[Part], sizes: dict[str, int]) -> None:
-    """Raises InvalidRecordError if a column would exceed 32-bit offsets.
-
-    The caller must decode fewer batches at once.
-    """
+    """Raises TableSizeError if a column would exceed 32-bit offsets."""
     if max(sizes.values()) > INT32_MAX:
         requested = ", ".join(f"{size} bytes of {what}" for what, size in sizes.items())
-        raise InvalidRecordError(f"{requested} at once: decode fewer batches", position=int(parts[0].positions[0]))
+        raise TableSizeError(f"{requested} at once: decode fewer batches", position=int(parts[0].positions[0]))
 
 
 def _string_bytes(parts: list[Part]) -> tuple[int, int]:

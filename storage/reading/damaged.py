@@ -240,15 +240,15 @@ class _Salvage:
         self, data: FetchData, start: int, end: int, columns: Collection[str], timespan: Timespan
     ) -> Iterator[Records]:
         """Yields the records of a fetch; if a batch does not decode, reports it and yields those of the others."""
-        try:
-            found = [self._decoded(data, start, end, columns, timespan)]
-        except CorruptionError:
-            found = list(self._one_by_one(data, start, end, columns, timespan))
-        yield from found
+        found: Records | None = None
+        with suppress(CorruptionError):
+            found = self._decoded(data, start, end, columns, timespan)
+        if found is None:
+            yield from self._one_by_one(data, start, end, columns, timespan)
+        else:
+            yield found
 
     def _decoded(self, data: FetchData, start: int, end: int, columns: Collection[str], timespan: Timespan) -> Records:
-        if self._choice is None:
-            return data.records(start, end, columns, timespan)
         return data.chosen(self._choice, start, end, columns, timespan)
 
     def _one_by_one(

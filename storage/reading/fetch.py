@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import format as formats
 from ..config import INT64_MAX
-from ..errors import CorruptRecordError
+from ..errors import CorruptRecordError, TableSizeError
 from ..format import v2
 from ..format.constants import TimestampType
 from ..format.record_columns import ALL_COLUMNS
@@ -84,6 +84,16 @@ class FetchData:
             raise error.located(self.segment.shown_path, self.window.position) from None
         return self.window.buffer[: headers.end].tobytes()
 
+    def halves(self) -> tuple[FetchData, FetchData]:
+        """Returns the first half of the batches and the second; neither has the list of aborted transactions."""
+        headers, middle = self.window.headers, len(self.window.headers) // 2
+        asked = (self.asked, headers[:middle].next_offset)
+        first, second = (
+            FetchData(self.segment, self.window._replace(headers=headers[rows]), self.visible[rows], (), each)
+            for rows, each in zip((slice(middle), slice(middle, None)), asked, strict=True)
+        )
+        return first, second
+
     def offset_with_records(self, offset: int) -> int | None:
         """Returns the first offset from ``offset`` on whose batch has a visible record there or after; None: no batch.
 
@@ -121,12 +131,14 @@ class FetchData:
         return self.segment.decode(self.window, rows, tuple(columns), self.asked).records.between(start, end)
 
     def chosen(
-        self, choice: RowChoice, start: int, end: int, columns: Collection[str], timespan: Timespan = ALL_TIMES
+        self, choice: RowChoice | None, start: int, end: int, columns: Collection[str], timespan: Timespan = ALL_TIMES
     ) -> Records:
-        """Returns the records of :meth:`records` that ``choice`` chooses.
+        """Returns the records of :meth:`records` that ``choice`` chooses; None: all of them.
 
         If the choice has columns, decodes others only for batches with such a record.
         """
+        if choice is None:
+            return self.records(start, end, columns, timespan)
         needed = {*columns, *choice.columns}
         tested = self.records(start, end, choice.columns or needed, timespan)
         rows = np.flatnonzero(choice.rows(tested))
@@ -138,6 +150,27 @@ class FetchData:
         del tested
         records = replace(self, visible=self.visible & is_needed).records(start, end, needed, timespan)
         return _taken(records, np.flatnonzero(choice.rows(records)))
+
+
+def in_tables(data: FetchData, decode: Callable[[FetchData], Records]) -> Iterator[Records]:
+    """Yields the result of ``decode`` for a fetch, without empty tables; for parts of it if one table is too small.
+
+    Compressed batches of a few megabytes may have more bytes of records than a table can have. A single batch always
+    fits. Keeps no reference to the fetch while the caller uses a table, so that its memory is free.
+    """
+    found: Records | None = None
+    try:
+        found = decode(data)
+    except TableSizeError:
+        if len(data.window.headers) == 1:
+            raise
+    if found is None:  # here, because the error holds what was decompressed
+        for half in data.halves():
+            yield from in_tables(half, decode)
+        return
+    del data
+    if len(found):
+        yield found
 
 
 def _taken(records: Records, rows: Int64s) -> Records:

@@ -24,7 +24,7 @@ from ..segment.reader import FoundBatch, OffsetAndTimestamp
 from ..segment.walk import PROBE_BYTES, Window
 from ..segment.writer import LogSegment
 from .aborted import AbortedTransaction, Isolation, aborted_runs
-from .fetch import ALL_TIMES, INT64_MIN, FetchData, RowChoice, Timespan
+from .fetch import ALL_TIMES, INT64_MIN, FetchData, RowChoice, Timespan, in_tables
 from .marks import remote_text
 from .slices import End, FileSlice, aborted_in, whole_end
 from .tails import check_end_before, sound_stop
@@ -251,13 +251,9 @@ class LogReader(LogView):
         start = self._passing_over(start, timespan)
         fetch_bytes = min(fetch_bytes, PROBE_BYTES + max(end - start, 0) * FETCH_BYTES_A_RECORD)
         for data in self._fetches(start, end, bound, isolation, fetch_bytes, timespan):
-            if choice is None:
-                records = data.records(start, end, columns, timespan)
-            else:
-                records = data.chosen(choice, start, end, columns, timespan)
-            del data  # frees it, so that the next fetch reuses its memory, which is in the cache
-            if len(records):
-                yield records
+            tables = in_tables(data, lambda part: part.chosen(choice, start, end, columns, timespan))
+            del data  # the tables free it, so that the next fetch reuses its memory, which is in the cache
+            yield from tables
 
     def _fetches(
         self,

@@ -11,9 +11,14 @@ from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX, LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import InvalidConfigError, InvalidRecordError, RecordTooLargeError
+from pyspark_commitlog.storage.errors import (
+    InvalidConfigError,
+    InvalidRecordError,
+    RecordTooLargeError,
+    TableSizeError,
+)
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
-from pyspark_commitlog.storage.format import scan, v2
+from pyspark_commitlog.storage.format import decompressed_parts, scan, v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.internal import control_records
@@ -65,6 +70,35 @@ def test_salvage_passes_over_it(tmp_path: Path, bomb_at: int) -> None:
     (error,) = told
     assert TOLD in str(error)
     assert f"position {bomb_at}" in str(error)
+
+
+@pytest.fixture
+def of_several_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The values of a log whose batches are read at once, but have more bytes than one table can have."""
+    monkeypatch.setattr(decompressed_parts, "INT32_MAX", 2**20)
+    values = [bytes([number]) * 400_000 for number in range(5)]
+    with open_log(tmp_path) as log:
+        for value in values:
+            log.append(encoded(value, Codec.ZSTD))
+    return values
+
+
+def test_batches_with_more_bytes_than_a_table_can_have_are_read_in_several(
+    tmp_path: Path, of_several_tables: list[bytes]
+) -> None:
+    assert rows(open_reader(tmp_path)) == [*enumerate(of_several_tables)]
+    reported: list[Exception] = []
+    salvaged = salvaged_records(open_reader(tmp_path), 1, 5, reported.append)
+    assert [offset for part in salvaged for offset in part.offsets.tolist()] == [1, 2, 3, 4]
+    assert not reported
+
+
+def test_one_batch_with_more_bytes_than_a_table_can_have_is_an_error(
+    tmp_path: Path, of_several_tables: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decompressed_parts, "INT32_MAX", len(of_several_tables[0]) - 1)
+    with pytest.raises(TableSizeError, match=r"position 0: .*decode fewer batches"):
+        rows(open_reader(tmp_path))
 
 
 def test_compaction_leaves_the_log_alone(tmp_path: Path, bomb_at: int) -> None:
