@@ -288,10 +288,15 @@ class LogReader(LogView):
         return iter(fetch, None)
 
     def _passing_over(self, offset: int, timespan: Timespan) -> int:
-        """Skips segments, from ``offset`` on, with only records older than ``timespan``; returns the next offset."""
+        """Skips segments, from ``offset`` on, with only records older than ``timespan``; returns the next offset.
+
+        Skips nothing below the log start: the times of deleted records are unknown.
+        """
         if timespan.first == INT64_MIN:
             return offset
-        return self.looking_again(lambda: self._behind_older(offset, timespan.first))
+        return self.looking_again(
+            lambda: self._behind_older(offset, timespan.first) if offset >= self._log_start_offset else offset
+        )
 
     def _behind_older(self, offset: int, timestamp_ms: int) -> int:
         segments = self.segments.reaching(offset)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import CorruptRecordError, MissingSegmentError
+from pyspark_commitlog.storage.errors import CorruptRecordError, MissingSegmentError, OffsetOutOfRangeError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names
@@ -366,3 +366,19 @@ def test_an_index_of_the_active_segment_that_states_too_early_times_is_not_trust
     with LogReader.open(str(tmp_path), checkpoints=KeptInMemory()) as reader:
         assert reader.offset_for_timestamp(NOW_MS + 1000) is None
     assert "the time index contradicts the log" in caplog.text
+
+
+def test_records_deleted_before_a_read_by_time_reaches_them_are_missed(tmp_path: Path) -> None:
+    """They were taken for records older than the time, so that a read went on after them."""
+    log = open_log(tmp_path)
+    for _ in range(3):
+        append(log, b"a", b"b")
+        log.roll()
+    reader = open_reader(tmp_path)
+    reading = reader.records(0, 6, timespan=Timespan(first=NOW_MS))
+    assert next(reading).offsets.tolist() == [0, 1]
+    for base_offset in (0, 2):
+        for file in tmp_path.glob(file_names.segment_file(base_offset, ".*")):
+            file.unlink()
+    with pytest.raises(OffsetOutOfRangeError, match="offset 2 is outside the log, which holds 4 to 6"):
+        next(reading)
