@@ -91,10 +91,7 @@ def _records(
     while start < part.end:
         if start < log.log_start_offset:
             until = min(log.log_start_offset, part.end)
-            options.loss.report(
-                OffsetOutOfRangeError,
-                f"offsets {start} to {until - 1} of {part.source} were deleted before they were read",
-            )
+            _report_deleted(range(start, until), part, options)
             start = until
         try:
             for records in _pieces(log, OffsetRange(part.source, start, part.end), options, columns, timespan, keys):
@@ -104,6 +101,11 @@ def _records(
         except OffsetOutOfRangeError:
             if log.log_start_offset <= start:
                 raise
+
+
+def _report_deleted(offsets: range, part: OffsetRange, options: ReadOptions) -> None:
+    what = f"offsets {offsets[0]} to {offsets[-1]} of {part.source} were deleted before they were read"
+    options.loss.report(OffsetOutOfRangeError, what)
 
 
 def readable_end(log: LogReader, options: ReadOptions) -> int:
@@ -189,7 +191,15 @@ def _salvaged(
         logger.warning("%s; skipped, because of option mode", damage)
 
     yield from salvaged_records(
-        log, part.start, part.end, skip, isolation=options.isolation, columns=columns, timespan=timespan, choice=keys
+        log,
+        part.start,
+        part.end,
+        skip,
+        isolation=options.isolation,
+        columns=columns,
+        timespan=timespan,
+        choice=keys,
+        report_deleted=lambda offsets: _report_deleted(offsets, part, options),
     )
     if skipped:
         logger.warning(

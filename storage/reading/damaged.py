@@ -38,6 +38,7 @@ def salvaged_records(
     columns: Collection[str] = ALL_COLUMNS,
     timespan: Timespan = ALL_TIMES,
     choice: RowChoice | None = None,
+    report_deleted: Callable[[range], None] | None = None,
 ) -> Iterator[Records]:
     """Yields records as :meth:`LogReader.records`, but passes each damage to ``report`` and continues after it.
 
@@ -46,9 +47,10 @@ def salvaged_records(
     ``report`` gets a CorruptionError with path and position, and with the offsets that are skipped because of it, if
     they are known; of several in a row, the first one has the offsets of all. Each damage is reported once, even if
     segments are replaced during the read and read again. Offsets that are in no segment are reported too, unless
-    compaction may have removed them.
+    compaction may have removed them. ``report_deleted`` gets the offsets that are deleted during the read, before they
+    were read.
     """
-    salvage = _Salvage(reader, report, isolation, choice)
+    salvage = _Salvage(reader, report, isolation, choice, report_deleted)
     with reader.despite_damage():
         for data in salvage.fetches(start, end):
             for records in salvage.records(data, start, end, columns, timespan):
@@ -61,9 +63,16 @@ def salvaged_records(
 class _Salvage:
     """One pass over a log that may be damaged."""
 
-    def __init__(self, reader: LogReader, report: Report, isolation: Isolation, choice: RowChoice | None) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        report: Report,
+        isolation: Isolation,
+        choice: RowChoice | None,
+        report_deleted: Callable[[range], None] | None,
+    ) -> None:
         self._reader = reader
-        self._report_damage = report
+        self._report_damage, self._report_deleted = report, report_deleted
         self._isolation = isolation
         self._choice = choice
         self._known: set[tuple[str | None, int | str | None]] = set()
@@ -106,8 +115,16 @@ class _Salvage:
                     what = f"{self._reader.context.directory}: files disappear while they are being read"
                     raise StorageError(f"{what}; is the topic being deleted?") from error
                 self._reader.refresh()
+                offset = self._behind_deleted(offset, end)
             else:
                 return
+
+    def _behind_deleted(self, offset: int, end: int) -> int:
+        """Returns where the read continues, and reports the offsets below the log start that it has not reached."""
+        start = min(self._reader.log_start_offset, end)
+        if offset < start and self._report_deleted is not None:
+            self._report_deleted(range(offset, start))
+        return max(offset, start)
 
     def _from(self, offset: int, end: int) -> Iterator[FetchData]:
         visible_end, before = self._reader.end_offset(self._isolation), None

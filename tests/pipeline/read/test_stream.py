@@ -593,6 +593,30 @@ def test_records_lost_between_planning_and_reading_are_reported(
     assert "continuing with the remaining records" in caplog.text
 
 
+@pytest.mark.parametrize("mode", ["failfast", "dropmalformed"])
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_records_deleted_while_a_task_reads_are_reported(
+    logs: Logs, mode: str, fails: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs.create("s")
+    for _ in range(3):
+        logs.append("s", 0, 3)
+        logs.manager.open_log("s", 0).roll()
+    reader = logs.reader(subscribe="s", mode=mode, failOnDataLoss=fails)
+    (part,) = reader.partitions({"s": {"0": 0}}, {"s": {"0": 9}})
+    reading = (offset for batch in reader.read(part) for offset in batch["offset"].to_pylist())
+    assert [next(reading) for _ in range(3)] == [0, 1, 2]
+    for name in ("00000000000000000000.log", "00000000000000000003.log"):
+        (Path(logs.directory) / "s-0" / name).unlink()
+    told = "offsets 3 to 5 of s-0 were deleted before they were read"
+    if fails == "true":
+        with pytest.raises(OffsetOutOfRangeError, match=told):
+            next(reading)
+    else:
+        assert [*reading] == [6, 7, 8]
+        assert told in caplog.text
+
+
 def test_planned_end_above_a_truncated_log_is_reported(logs: Logs) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="a-0 ends at 70, but was to be read up to 75"):
         logs.reader().partitions({"a": {"0": 60, "1": 0}}, {"a": {"0": 75, "1": 30}})

@@ -179,6 +179,20 @@ def test_a_file_that_vanishes_is_looked_for_again_by_offset(tmp_path: Path) -> N
     assert salvaged(reader) == ([0, 1, 2, 3], [])
 
 
+def test_records_that_are_deleted_during_the_read_are_reported(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(3):
+        append(log, *[b"x"] * SIZE)
+        log.roll()
+    deleted: list[range] = []
+    parts = salvaged_records(open_reader(tmp_path), 0, 9, pytest.fail, report_deleted=deleted.append)
+    assert next(parts).offsets.tolist() == [0, 1, 2]
+    for base_offset in (0, 3):
+        (tmp_path / file_names.segment_file(base_offset, file_names.LOG)).unlink()
+    assert [offset for part in parts for offset in part.offsets.tolist()] == [6, 7, 8]
+    assert deleted == [range(3, 6)]
+
+
 def test_corruption_is_reported_as_its_own_error(spoiled: Callable[[Spoil], LogReader]) -> None:
     _, told = salvaged(spoiled(flip_a_value))
     assert isinstance(told[0], CorruptRecordError)
