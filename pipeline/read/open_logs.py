@@ -78,6 +78,7 @@ class OpenLogs:
             watcher = None if of_topic is None else self._catch_up(partition, of_topic, marks.get(partition, Marks()))
             if watcher is not None:
                 found[partition] = watcher
+        self._forget_deleted()
         self._is_fresh = False
         return found
 
@@ -152,6 +153,17 @@ class OpenLogs:
             longest_unused = next(iter(self._with_files))
             del self._with_files[longest_unused]
             self._known[longest_unused].watcher.close()
+
+    def _forget_deleted(self) -> None:
+        """Closes the files of deleted logs, whose disk space is free only then.
+
+        Nobody asks for a deleted log, so it becomes the longest unused one; only that one is checked.
+        """
+        while self._with_files:
+            longest_unused = next(iter(self._with_files))
+            if self._inode(longest_unused) == self._known[longest_unused].inode:
+                return
+            self._forget(longest_unused)
 
     def _forget(self, partition: TopicPartition) -> None:
         self._known.pop(partition).watcher.close()

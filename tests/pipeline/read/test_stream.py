@@ -40,7 +40,7 @@ from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.recovery.loader import LogLoader
 from pyspark_commitlog.storage.recovery.view import LoadedLog
 from tests.pipeline.read.plain_offsets import PlainReader, plain
-from tests.support.logs.building import end_transaction, records, replicated, write_transactional
+from tests.support.logs.building import end_transaction, open_files, records, replicated, write_transactional
 
 ALL = ReadAllAvailable()
 
@@ -463,6 +463,18 @@ def test_only_so_many_logs_keep_their_files_open(logs: Logs) -> None:
     assert open_logs.catch_up(found) == found, "what is known of a log stays"
     open_logs.close()
     assert with_files() == [False, False]
+
+
+def test_files_of_a_deleted_topic_are_given_back(logs: Logs) -> None:
+    """Their disk space is free only then."""
+    logs.create("b")
+    logs.append("b", 0, 3)
+    reader = logs.reader(subscribePattern="a|b", failOnDataLoss="false")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    logs.drop("b")
+    reader.latestOffset(start, ALL)
+    assert open_files(Path(logs.directory) / "b-0") == 0
+    assert open_files(Path(logs.directory) / "a-0")
 
 
 # What is lost
