@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ...storage import LogManager, TopicPartition, one_ahead, partitions_of_keys, remote_offsets
+from ...storage import (
+    LogManager,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    made_again,
+    one_ahead,
+    partitions_of_keys,
+    remote_offsets,
+    topic_ids,
+)
 from ..rows.offsets import Ends, Logs, check_start_before_end, warn_of_remote
 from ..rows.read_mode import ReadMode
 from ..workers.border import errors_end_here
@@ -69,7 +79,11 @@ class BatchReader(DataSourceReader):
         ask = (lambda *_: 0) if options.mode is ReadMode.DROP_MALFORMED else start_at
         sources = self._with_keys(open_logs.manager, logs)
         ranges = [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in sources]
-        return [behind_lost(logs[each.source], each, options) for each in ranges]
+        ids = open_logs.ids
+        return [
+            replace(behind_lost(logs[each.source], each, options), topic_id=ids.get(each.source.topic))
+            for each in ranges
+        ]
 
     def _with_keys(self, manager: LogManager, sources: Collection[TopicPartition]) -> list[TopicPartition]:
         """Returns the ``sources`` that can have the requested keys, by option ``keyPartitioner``; all without it."""
@@ -84,15 +98,24 @@ class BatchReader(DataSourceReader):
         """Yields the records of a task's range; a thread reads the next batch while Spark takes one."""
         if not isinstance(partition, OffsetRange):
             return
-        overrides = dict(self._options.overrides)
-        with (
-            LogManager.open(self._options.directory, overrides=overrides) as manager,
-            manager.open_reader(*partition.source, reports_remote=False) as reader,
-        ):
-            wanted, schema = self._wanted, self._schema
-            yield from one_ahead(
-                batches_of(reader, partition, self._options, schema, wanted.timespan, wanted.key_choice)
-            )
+        with LogManager.open(self._options.directory, overrides=dict(self._options.overrides)) as manager:
+            if not self._is_planned_topic(manager, partition):
+                return
+            with manager.open_reader(*partition.source, reports_remote=False) as reader:
+                wanted, schema = self._wanted, self._schema
+                yield from one_ahead(
+                    batches_of(reader, partition, self._options, schema, wanted.timespan, wanted.key_choice)
+                )
+
+    def _is_planned_topic(self, manager: LogManager, part: OffsetRange) -> bool:
+        """Whether a task's topic is the one for which it was planned; reports another one (``failOnDataLoss``)."""
+        if part.topic_id is None:
+            return True
+        others = made_again({part.source.topic: part.topic_id}, topic_ids(manager, [part.source]))
+        for text in others.values():
+            message = f"{text} in {manager.directory}. Load the DataFrame again to read the new one"
+            self._options.loss.report(UnknownTopicOrPartitionError, message)
+        return not others
 
 
 @errors_end_here

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog.arrow.columns import schema_of
+from pyspark_commitlog.pipeline.read.batch import BatchReader
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.storage import LogManager, UnknownTopicOrPartitionError, delete_topic
@@ -160,6 +161,20 @@ def test_task_that_was_planned_for_the_topic_before_is_refused(log: Log) -> None
     with pytest.raises(UnknownTopicOrPartitionError, match=MADE_AGAIN):
         list(log.reader().read(tasks["true"][0]))
     assert list(log.reader(failOnDataLoss="false").read(tasks["false"][0])) == []
+
+
+def test_task_of_a_batch_read_that_was_planned_for_the_topic_before_is_refused(log: Log) -> None:
+    def batch_reader(fails: str) -> BatchReader:
+        given = {"path": log.place, "subscribe": "a", "failOnDataLoss": fails}
+        return BatchReader(ReadOptions.parse(given), schema_of(["partition", "offset"]))
+
+    strict, lenient = batch_reader("true"), batch_reader("false")
+    task, lenient_task = strict.partitions()[0], lenient.partitions()[0]
+    assert sum(batch.num_rows for batch in strict.read(task)) == 10
+    log.make(20)
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topic a was deleted and made again.* Load the DataFrame"):
+        list(strict.read(task))
+    assert list(lenient.read(lenient_task)) == []
 
 
 def test_checkpoint_without_ids_gets_them_and_goes_on(log: Log) -> None:
