@@ -132,7 +132,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _initial_offsets(self) -> Offsets:
         if self._initial is None:
             wanted = self._options.subscription.partitions(self._open_logs.look())
-            states, self._initial_ids = self._all_seen(wanted) if self._target is None else self._target
+            seen = self._all_seen(wanted)  # under AvailableNow, too: it raises an error for missing directories
+            states, self._initial_ids = seen if self._target is None else self._target
             remote = remote_offsets(self._open_logs.manager, {each: state.first for each, state in states.items()})
             ends = {
                 each: Ends(self._earliest(each, state), state.end, state.next, remote.get(each))

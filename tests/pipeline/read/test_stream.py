@@ -184,11 +184,15 @@ def test_topic_that_does_not_exist_is_refused(logs: Logs) -> None:
         logs.reader(subscribe="aa").initialOffset()
 
 
-def test_partition_without_its_directory_is_named(logs: Logs) -> None:
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_partition_without_its_directory_is_named(logs: Logs, is_available_now: bool) -> None:
     logs.manager.close()
     shutil.rmtree(Path(logs.directory) / "a-1")
+    reader = logs.reader()
+    if is_available_now:
+        reader.prepareForTriggerAvailableNow()
     with pytest.raises(UnknownTopicOrPartitionError, match="no directories of partitions a-1"):
-        logs.reader().initialOffset()
+        reader.initialOffset()
 
 
 def test_options_without_effect_are_logged_once(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
