@@ -86,9 +86,9 @@ def _share(size: int, total: int, tasks: int) -> int:
 
 
 def _parted(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Splits ``whole`` into about equal parts, none of them empty."""
+    """Splits ``whole`` into about equal parts, none of them empty; with more parts than offsets, one per offset."""
     found, start = [], whole.start
-    for remaining in range(max(parts, 1), 0, -1):
+    for remaining in range(max(min(parts, whole.size), 1), 0, -1):
         end = start + (whole.end - start) // remaining
         if end > start:
             found.append(replace(whole, start=start, end=end))

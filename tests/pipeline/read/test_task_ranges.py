@@ -133,3 +133,8 @@ def test_a_large_range_is_split_by_bytes_by_default() -> None:
         ("b", 66, 100),
     ]
     assert len(plan([small, large], TaskLimits(min_partitions=2), lambda each: log[each.source.topic])) == 2
+
+
+def test_no_more_tasks_than_offsets_are_tried_whatever_minimum_is_asked_for() -> None:
+    """The planner of a query hung for minutes: 2^31 parts were tried, and all but five were empty."""
+    assert planned([("a", 1, 6)], minimum=2**31 - 1) == [("a", first, first + 1) for first in range(1, 6)]
