@@ -6,13 +6,14 @@ Spark 4.1 asks a reader for all that there is, and before it has said where the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ...storage import InvalidConfigError
 from ..rows.offsets import AtEnd
 from .options import ReadOptions
+from .rate_limits import TriggerLimits
 
 __all__ = [
     "ReadAllAvailable",
@@ -22,6 +23,7 @@ __all__ = [
     "ReadMinRows",
     "SupportsTriggerAvailableNow",
     "check_served",
+    "with_limit",
 ]
 
 IS_THERE = find_spec("pyspark.sql.streaming.datasource") is not None
@@ -79,3 +81,16 @@ def _needing(options: ReadOptions) -> Iterator[str]:
     # A first micro-batch would end at the log's end, not at these offsets, and what is between them would be skipped.
     if starting.drifts and not isinstance(starting, AtEnd):
         yield f"{starting.option} with offsets at the log's end"
+
+
+def with_limit(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:
+    """Returns the limits that the options set; the limit that Spark requests replaces that of the same kind."""
+    match limit:
+        case ReadMaxRows(max_rows=most):
+            return replace(limits, max_offsets=most)
+        case ReadMaxBytes(max_bytes=most):
+            return replace(limits, max_bytes=most)
+        case ReadMinRows(min_rows=least):
+            return replace(limits, min_offsets=least)
+        case _:
+            return limits

@@ -40,6 +40,7 @@ from .admission import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
     check_served,
+    with_limit,
 )
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
@@ -178,15 +179,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._nested(self._latest, self._initial_ids)
         seen = self._see() if self._target is None else self._target
         ids = {**ids_in(start), **seen.ids}
-        begun = self._same(_offsets(start), ids_in(start), seen.ids)
-        if self._options.loss.fails:  # before Spark stores an end without them; otherwise the plan reports them once
-            self._report_missing(begun.keys() - seen.states.keys())
+        begun = self._begun(start, seen)
         self._commit(begun)
         self._latest = {each: state.latest(begun.get(each, asked.get(each))) for each, state in seen.states.items()}
         if limit is None or isinstance(limit, ReadAllAvailable):
             return self._nested(self._latest, ids)
         begins = {each: state.begin(begun.get(each)) for each, state in seen.states.items()}
-        limits = _with_limit(limit, self._options.limits)
+        limits = with_limit(limit, self._options.limits)
         waiting = lags(begins, self._latest)
         if self._target is None and self._delay.must_wait(sum(waiting.values()), limits, self._now_ms()):
             return start
@@ -269,16 +268,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = [replace(each, topic_id=ids.get(each.source.topic)) for each in ranges]
         return plan(ranges, self._options.tasks, self._bytes_of)
 
+    def _begun(self, start: Nested, seen: Seen) -> Offsets:
+        """Returns the offsets in ``start``, without those of topics that were made again.
+
+        With ``failOnDataLoss``, reports these topics and missing partitions, before Spark stores an end without them.
+        Without it, their plan reports them: a query that waits for more records gets here a hundred times per second.
+        """
+        begun, others = _offsets(start), made_again(ids_in(start), seen.ids)
+        if self._options.loss.fails:
+            self._report_others(others)
+            self._report_missing(begun.keys() - seen.states.keys())
+        return {each: offset for each, offset in begun.items() if each.topic not in others}
+
     def _same(self, offsets: Offsets, known: TopicIds, now: TopicIds) -> Offsets:
         """Returns the offsets of topics that are the same; reports the others, whose offsets are of no use."""
         others = made_again(known, now)
+        self._report_others(others)
+        return {each: offset for each, offset in offsets.items() if each.topic not in others}
+
+    def _report_others(self, others: Mapping[str, str]) -> None:
         for text in others.values():
             self._options.loss.report(
                 UnknownTopicOrPartitionError,
                 f"{text} in {self._options.directory}. Put back the topic that it was, or start the query with a new "
                 "checkpoint to read the new one",
             )
-        return {each: offset for each, offset in offsets.items() if each.topic not in others}
 
     def _unplanned(self, begun: Offsets, ended: Offsets) -> set[TopicPartition]:
         """Returns partitions that were created after this micro-batch was planned; the next one reads them.
@@ -376,19 +390,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         self._open_logs.close()
-
-
-def _with_limit(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:
-    """Returns the limits that the options set; the limit that Spark requests replaces that of the same kind."""
-    match limit:
-        case ReadMaxRows(max_rows=most):
-            return replace(limits, max_offsets=most)
-        case ReadMaxBytes(max_bytes=most):
-            return replace(limits, max_bytes=most)
-        case ReadMinRows(min_rows=least):
-            return replace(limits, min_offsets=least)
-        case _:
-            return limits
 
 
 def _offsets(nested: Mapping[str, Any]) -> Offsets:

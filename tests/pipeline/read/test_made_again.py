@@ -127,6 +127,17 @@ def test_new_topic_is_read_from_its_first_record_if_data_loss_is_allowed(
     assert not caplog.text
 
 
+def test_query_that_waits_for_more_records_does_not_repeat_what_is_lost(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark asks a query that waits a hundred times per second."""
+    reader = log.reader(failOnDataLoss="false", minOffsetsPerTrigger="1000")
+    checkpoint = end_of(reader, reader.initialOffset())
+    log.make(4)
+    assert [end_of(reader, checkpoint) for _ in range(2)] == [checkpoint] * 2
+    assert "made again" not in caplog.text
+
+
 def test_query_goes_on_while_the_topic_is_the_same(log: Log) -> None:
     reader = log.reader()
     start = end_of(reader, reader.initialOffset())
