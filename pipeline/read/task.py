@@ -68,6 +68,8 @@ def records_of(
     OffsetOutOfRangeError, or are logged (``failOnDataLoss``). Damage raises CorruptionError, or is logged and skipped
     (``mode``).
     """
+    if readable_end(log, options) < part.end:
+        log.refresh()  # opens its files again: until then, NFS may give the size that another machine has outgrown
     parts = [range(part.start, part.end)] if keys is None else keys.parts(log, part.start, part.end)
     for each in parts:
         yield from _records(log, replace(part, start=each.start, end=each.stop), options, columns, timespan, keys)

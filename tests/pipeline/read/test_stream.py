@@ -30,6 +30,7 @@ from pyspark_commitlog.storage import (
     InvalidConfigError,
     LogDirLockedError,
     LogManager,
+    LogWatcher,
     OffsetOutOfRangeError,
     Origin,
     TopicPartition,
@@ -419,6 +420,18 @@ def test_planned_micro_batch_is_read_though_its_segments_are_replaced(logs: Logs
     found = [offset for part in parts for batch in reader.read(part) for offset in batch["offset"].to_pylist()]
     assert found == [4, 5]
     assert reader.latestOffset(start, ALL) == end
+
+
+def test_task_opens_a_log_again_that_seems_to_end_before_the_plan(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of NFS answers from its cache until a file is opened again; the query failed, or skipped records."""
+    reader = logs.reader()
+    start, end = {"a": {"0": 0, "1": 0}}, {"a": {"0": 70, "1": 30}}
+    assert len(read(reader, start, end)) == 2
+    logs.append("a", 0, 5)
+    (part,) = reader.partitions(end, {"a": {"0": 75, "1": 30}})
+    monkeypatch.setattr(LogWatcher, "catch_up", lambda *_: None)
+    found = [offset for batch in reader.read(part) for offset in batch["offset"].to_pylist()]
+    assert found == [*range(70, 75)]
 
 
 def test_log_is_opened_once_for_all_micro_batches(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
