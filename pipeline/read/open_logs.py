@@ -24,6 +24,29 @@ DIRECTORIES_KNOWN = 8
 Overrides = tuple[tuple[str, str], ...]
 
 
+class PartitionState(NamedTuple):
+    """The offsets of a partition when its log was last read."""
+
+    first: int  # the log start offset
+    next: int  # the log end offset
+    end: int  # the offset before which a micro-batch must end
+
+    def begin(self, start: int | None) -> int:
+        """Returns the offset to begin at: ``start``, or ``first`` if that is None, deleted, or above the log's end."""
+        return self.first if start is None or start > self.next else max(start, self.first)
+
+    def latest(self, start: int | None) -> int:
+        """Returns the offset before which a read from ``start`` ends; below ``start`` only if the log ends there."""
+        return self.end if start is None or start > self.next else max(start, self.end)
+
+
+class Seen(NamedTuple):
+    """The partitions of a subscription, at one moment."""
+
+    states: dict[TopicPartition, PartitionState]
+    ids: TopicIds
+
+
 class _Known(NamedTuple):
     """A log with the facts it was opened with; if one of them changes, the log is opened again."""
 

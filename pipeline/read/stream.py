@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -42,7 +42,7 @@ from .admission import (
     check_served,
     with_limit,
 )
-from .open_logs import OpenLogs, open_logs_of_this_process
+from .open_logs import OpenLogs, PartitionState, Seen, open_logs_of_this_process
 from .options import ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
 from .task import batches_of, behind_lost, offset_at
@@ -55,29 +55,6 @@ Nested = dict[str, Any]
 UNDECIDED: Nested = {"startingOffsets": "latest"}
 
 KEPT_BY_TASKS = 64  # logs whose files a worker keeps open between its tasks
-
-
-class PartitionState(NamedTuple):
-    """The offsets of a partition when its log was last read."""
-
-    first: int  # the log start offset
-    next: int  # the log end offset
-    end: int  # the offset before which a micro-batch must end
-
-    def begin(self, start: int | None) -> int:
-        """Returns the offset to begin at: ``start``, or ``first`` if that is None, deleted, or above the log's end."""
-        return self.first if start is None or start > self.next else max(start, self.first)
-
-    def latest(self, start: int | None) -> int:
-        """Returns the offset before which a read from ``start`` ends; below ``start`` only if the log ends there."""
-        return self.end if start is None or start > self.next else max(start, self.end)
-
-
-class Seen(NamedTuple):
-    """The partitions of a subscription, at one moment."""
-
-    states: dict[TopicPartition, PartitionState]
-    ids: TopicIds
 
 
 @errors_end_here
@@ -271,13 +248,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begun(self, start: Nested, seen: Seen) -> Offsets:
         """Returns the offsets in ``start``, without those of topics that were made again.
 
-        With ``failOnDataLoss``, reports these topics and missing partitions, before Spark stores an end without them.
+        With ``failOnDataLoss``, reports these topics, missing partitions and logs that end before their start, before
+        Spark stores an end that lacks them, or is below the start.
         Without it, their plan reports them: a query that waits for more records gets here a hundred times per second.
         """
         begun, others = _offsets(start), made_again(ids_in(start), seen.ids)
         if self._options.loss.fails:
             self._report_others(others)
             self._report_missing(begun.keys() - seen.states.keys())
+            for each, state in seen.states.items():
+                self._check_end(each, begun.get(each), state.next)
         return {each: offset for each, offset in begun.items() if each.topic not in others}
 
     def _same(self, offsets: Offsets, known: TopicIds, now: TopicIds) -> Offsets:
@@ -312,8 +292,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _range(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> OffsetRange:
         first, end_offset = log.earliest_offset, log.log_end_offset
+        self._check_end(partition, start, end)
         if start is not None and end < start:
-            self._lost(f"{partition} ends at {end}, but was read up to {start}: it was truncated, or exchanged")
             start = first
         elif start is None and first > 0:
             self._lost(f"{partition} is new and begins at offset {first}: earlier records were not read")
@@ -326,6 +306,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = first if start is None else max(start, first)
         part = OffsetRange(partition, begin, max(begin, min(end, end_offset)))
         return behind_lost(log, part, self._options)
+
+    def _check_end(self, partition: TopicPartition, start: int | None, end: int) -> None:
+        if start is not None and end < start:
+            self._lost(f"{partition} ends at {end}, but was read up to {start}: it was truncated, or exchanged")
 
     def _lost(self, message: str) -> None:
         self._options.loss.report(OffsetOutOfRangeError, message)

@@ -12,8 +12,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ....storage import InvalidConfigError, LogWatcher, OffsetOutOfRangeError, TopicPartition, did_you_mean, made_again
+from ...read.open_logs import PartitionState, Seen
 from ...read.options import ReadOptions
-from ...read.stream import PartitionState, Seen, StreamReader
+from ...read.stream import StreamReader
 from ...read.task_ranges import OffsetRange
 from ...rows.arrow_schema import as_arrow
 from ...rows.offsets import DataLoss

@@ -597,6 +597,13 @@ def test_topic_that_was_missing_when_the_end_was_planned_is_reported_though_it_i
         strict.partitions(start, end)
 
 
+def test_end_of_a_log_that_ends_before_the_start_is_not_stored(logs: Logs) -> None:
+    """It may be an older copy: with the right one in its place, a query that was to go back would never go on."""
+    told, _ = recreate_topic(logs)
+    with pytest.raises(OffsetOutOfRangeError, match=told):
+        logs.reader().latestOffset({"a": {"0": 60, "1": 0}}, ALL)
+
+
 def test_new_partition_without_its_first_records_is_reported(logs: Logs) -> None:
     start = {"a": {"0": 70}}
     logs.delete_below("a", 1, 4)
