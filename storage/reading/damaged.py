@@ -157,11 +157,14 @@ class _Salvage:
     def _in_order(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
         """Yields batches from offset ``first`` to ``end`` that are within the segment and above all before them.
 
-        Reports the others.
+        Reports the others. Raises SegmentRemovedError if compaction has joined the next segment to this one, whose file
+        then reaches beyond its beginning.
         """
-        reached = first
+        reached, following = first, self._reader.segments.higher(segment.base_offset)
         for window in self._windows(segment, first, end):
             last_offsets = window.headers.table["last_offset"]
+            if following is not None and (last_offsets >= following.base_offset).any():
+                following.status()
             is_right = _above(window, reached, self._ceiling(segment))
             self._report_out_of_order(segment, window, ~is_right & (last_offsets >= first))
             if is_right.any():

@@ -200,10 +200,15 @@ class LogReader(LogView):
             )
 
     def _check_below_next(self, segment: LogSegment, window: Window) -> None:
-        """Raises CorruptRecordError if a batch reaches into the next segment, or beyond the log end."""
+        """Raises CorruptRecordError if a batch reaches into the next segment, or beyond the log end.
+
+        Raises SegmentRemovedError if there is no such next segment any more: compaction has joined it to this one.
+        """
         following, headers = self.segments.higher(segment.base_offset), window.headers
         end = self._log_end_offset if following is None else following.base_offset
         if headers.next_offset > end:
+            if following is not None:
+                following.status()
             table = headers.table[np.argmax(headers.table["last_offset"] >= end)]
             limit = "the log ends" if following is None else "the next segment begins"
             raise CorruptRecordError(

@@ -63,11 +63,13 @@ class SegmentReader(SegmentWalk):
     def check_follows(self, before: SegmentReader, next_offset: int) -> None:
         """Raises an error unless this segment begins where the segment ``before`` it ends, at ``next_offset``.
 
-        Raises CorruptRecordError if the two segments overlap. Raises MissingSegmentError if offsets are missing between
+        Raises CorruptRecordError if the two segments overlap, but SegmentRemovedError if this one does not exist any
+        more: compaction has joined it to the one before. Raises MissingSegmentError if offsets are missing between
         them, unless the log may have holes anywhere, or this segment's base offset is more than 2^31 - 1 above the
         other.
         """
         if next_offset > self.base_offset:
+            self.status()
             reason = (
                 f"the segment reaches up to offset {next_offset - 1}, but the next one begins at {self.base_offset}; "
                 "restore both files"

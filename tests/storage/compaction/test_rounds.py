@@ -19,6 +19,7 @@ from pyspark_commitlog.storage.format.internal import control_records
 from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.index_rebuild.log import rebuild_log
 from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.damaged import salvaged_records
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery import loader
@@ -436,6 +437,23 @@ def test_a_reader_from_before_a_compaction_reads_the_new_files(disk: MemoryFileS
             for _ in range(2):
                 clean(log)
                 assert dict(pairs(reader)) == dict(pairs(log))
+
+
+def test_a_reader_from_before_a_compaction_reads_what_it_has_joined_to_one_segment(disk: MemoryFileSystem) -> None:
+    """The new file reaches beyond the segment of its name, as the reader knows it, into others that are gone."""
+    with a_log(disk) as log:
+        write(log, *([(b"%d" % n, b"1")] for n in range(4)))
+        by_offset, salvaging, by_time = (
+            LogReader.open("/p-0", log.context.config, clock=disk.clock, filesystem=disk) for _ in range(3)
+        )
+        clean(log)
+        assert len([*log.segments]) == 2
+        assert pairs(by_offset) == pairs(log)
+        salvaged = salvaged_records(salvaging, 0, 4, pytest.fail, isolation=Isolation.READ_UNCOMMITTED)
+        assert [offset for part in salvaged for offset in part.offsets.tolist()] == [0, 1, 2, 3]
+        found = by_time.offset_for_timestamp(0)
+        assert found is not None
+        assert found.offset == 0
 
 
 def test_a_map_without_room_for_a_key_is_refused() -> None:
