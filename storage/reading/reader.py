@@ -176,6 +176,8 @@ class LogReader(LogView):
         for segment in self.segments.reaching(offset):
             if segment.base_offset > offset:
                 segment.check_follows(before or segment, offset)
+            if segment is not self.segments.active:
+                segment.check_size()
             place = segment.find(offset, until)
             if place is not None:
                 return segment, place

@@ -114,10 +114,12 @@ class SegmentWalk:
         """Size, modification time and inode of the ``.log``. Raises SegmentRemovedError if the file does not exist."""
         status = self.context.filesystem.status(self.path(file_names.LOG))
         if status is None:
-            raise SegmentRemovedError(
-                f"{self.path(file_names.LOG)}: the segment was removed while this log was open; open the log again"
-            )
+            raise self._removed("removed")
         return status
+
+    def _removed(self, how: str) -> SegmentRemovedError:
+        path = self.path(file_names.LOG)
+        return SegmentRemovedError(f"{path}: the segment was {how} while this log was open; open the log again")
 
     @cached_property
     def _file(self) -> File:
@@ -134,6 +136,11 @@ class SegmentWalk:
     def file_size(self) -> int:
         """Bytes in the file: more than :attr:`size` if preallocated, torn, or being written by another process."""
         return self._file.size()
+
+    def check_size(self) -> None:
+        """Raises SegmentRemovedError if the file of a segment to which nobody appends has another size than before."""
+        if self.file_size != self.size:
+            raise self._removed("replaced")
 
     @cached_property
     def offset_index(self) -> OffsetIndex:
@@ -263,9 +270,7 @@ class SegmentWalk:
 
     def _not_whole(self, position: int, end: int) -> CorruptRecordError | SegmentRemovedError:
         if self.file_size < end:
-            return SegmentRemovedError(
-                f"{self.path(file_names.LOG)}: the segment was truncated while this log was open; open the log again"
-            )
+            return self._removed("truncated")
         reason = "the last batch is incomplete, or its length field is wrong"
         return CorruptRecordError(reason, path=self.shown_path, position=position)
 

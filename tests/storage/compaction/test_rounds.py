@@ -22,6 +22,7 @@ from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.reading.watcher import LogWatcher
 from pyspark_commitlog.storage.recovery import loader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.recovery.segment_recovery import LogState, Recovery, recover
@@ -454,6 +455,16 @@ def test_a_reader_from_before_a_compaction_reads_what_it_has_joined_to_one_segme
         found = by_time.offset_for_timestamp(0)
         assert found is not None
         assert found.offset == 0
+
+
+def test_a_reader_that_knows_the_size_of_a_file_notices_that_compaction_replaced_it(disk: MemoryFileSystem) -> None:
+    with a_log(disk) as log:
+        write(log, [(b"a", b"1")], [(b"b", b"2" * 50)], [(b"a", b"3")])
+        watcher = LogWatcher.open("/p-0", log.context.config, clock=disk.clock, filesystem=disk)
+        assert len([*watcher.records(0, 1)]) == 1
+        watcher.rest(0, 1)
+        clean(log)
+        assert pairs(watcher) == pairs(log) == [(b"b", b"2" * 50), (b"a", b"3")]
 
 
 def test_a_map_without_room_for_a_key_is_refused() -> None:
