@@ -195,6 +195,20 @@ def test_a_frame_keeps_its_first_filters_so_each_query_must_load_again(pushing: 
     assert read(pushing, log, pushFilters="true").count() == COUNT + 10
 
 
+def test_a_frame_keeps_its_first_plan_so_a_query_for_new_records_must_load_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Documents Spark 4.2; if this fails, remove the paragraph in docs/data_source.md."""
+    path = str(tmp_path / "log")
+    write(path, 3)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW planned_once USING commitlog OPTIONS (path '{path}', subscribe 't')")
+    frame, view = read(spark, path), "SELECT * FROM planned_once"
+    assert (frame.count(), spark.sql(view).count()) == (3, 3)
+    write(path, 2)
+    assert (frame.count(), spark.sql(view).count()) == (3, 3)
+    assert read(spark, path).count() == 5
+
+
 def test_a_plain_session_reads_and_pushdown_names_the_missing_setting(spark: SparkSession, log: str) -> None:
     assert read(spark, log).where("offset = 7").count() == 2
     with pytest.raises(PySparkException, match=f"DATA_SOURCE_PUSHDOWN_DISABLED.*{PUSHDOWN}"):
