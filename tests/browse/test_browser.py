@@ -174,13 +174,13 @@ def test_a_search_is_stopped_by_its_button(visitor: Visitor, chromium: Any, monk
     """The search finds a record every now and then, and has no end."""
     from pyspark_commitlog.browse import searching  # noqa: PLC0415
 
-    put = searching.RunningSearch._put
+    put = searching.RunningSearch._put_hit
 
-    def put_slowly(self: searching.RunningSearch, item: Any) -> None:
+    def put_slowly(self: searching.RunningSearch, hit: searching.Hit) -> None:
         self._stopped.wait(0.1)
-        put(self, item)
+        put(self, hit)
 
-    monkeypatch.setattr(searching.RunningSearch, "_put", put_slowly)
+    monkeypatch.setattr(searching.RunningSearch, "_put_hit", put_slowly)
     opened = Opened(chromium, visitor)
     opened.page.goto(f"http://{visitor.address}/topics/orders/find?contains=tea", wait_until="commit")
     opened.page.locator("article").nth(5).wait_for()
