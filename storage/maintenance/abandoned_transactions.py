@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..directory.manager import LogManager
-from ..directory.reserve import with_room
 from ..directory.topics_file import Known
 from ..errors import LogStoreError
 from ..format.internal.internal_topics import TRANSACTION_STATE_TOPIC
@@ -38,12 +37,8 @@ def resolve(run: MaintenanceRun, manager: LogManager) -> Iterator[PartitionOutco
     if manager.find_topic(TRANSACTION_STATE_TOPIC) is None:
         return
     failures: list[LogStoreError] = []
-
-    def resolved() -> list[ResolvedTransaction]:
-        return resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run, failures=failures)
-
     try:
-        found = resolved() if run.dry_run else with_room(run.filesystem, run.directory, resolved)
+        found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run, failures=failures)
         is_ours = manager.topic(TRANSACTION_STATE_TOPIC).known is Known.ALL  # a broker may keep ids for longer
         may_forget = is_ours and not run.dry_run
         forgotten = expire_transactional_ids(manager, now_ms=run.now_ms(), failures=failures) if may_forget else []

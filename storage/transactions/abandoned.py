@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 from ..directory.manager import LogManager
 from ..directory.protected_topics import INTERNAL_TOPICS
+from ..directory.reserve import with_room
 from ..errors import LogDirLockedError, LogStoreError, ProducerFencedError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..format.files.file_names import TopicPartition
@@ -206,14 +208,15 @@ def resolve_dead_transactions(
 
     Completes decided transactions. Aborts Ongoing ones older than their timeout, and those whose transactional id has a
     newer epoch. Reports, but does not end, transactions of producers that no transactional id has, and transactions
-    whose transactional id another process has locked. With ``dry_run``, writes to no log. Raises LogStoreError if a
-    partition cannot be read or written; with ``failures``, adds the error to that list instead and continues with the
-    other transactions.
+    whose transactional id another process has locked. On a full disk, the directory gives up its reserve. With
+    ``dry_run``, writes to no log. Raises LogStoreError if a partition cannot be read or written; with ``failures``,
+    adds the error to that list instead and continues with the other transactions.
     """
     resolved = []
     for each in open_transactions(manager, now_ms=now_ms, failures=failures):
         with kept_in(failures):
-            resolved.append(resolve(manager, each, dry_run=dry_run))
+            task = partial(resolve, manager, each, dry_run=dry_run)
+            resolved.append(with_room(manager.filesystem, manager.directory, task))
     return resolved
 
 
@@ -262,13 +265,16 @@ def _resolve_locked(
 
 
 def _is_still(found: OpenTransaction, newest: TransactionLogValue) -> bool:
-    """Whether ``newest`` still shows the transaction as ``found`` describes it: it may have been decided since."""
+    """Whether ``newest`` shows the transaction of ``found`` in the same state, or decided.
+
+    It may have been decided, and ended, since it was found; also by an attempt to end it that failed.
+    """
     if newest.producer_id != found.producer_id:
         return False
     is_of_it = newest.transaction_status in UNFINISHED and epoch_of_records(newest, {found.epoch: ()}) == found.epoch
     if found.state == "Superseded":
         return newest.producer_epoch > found.epoch and not is_of_it
-    return is_of_it and state_text(newest).split()[0] == found.state
+    return is_of_it and (newest.transaction_status in PREPARED or state_text(newest).split()[0] == found.state)
 
 
 def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None:

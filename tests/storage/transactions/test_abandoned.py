@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pyspark_commitlog.storage.directory.admin import delete_topic
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.directory.reserve import RESERVE_FILE
 from pyspark_commitlog.storage.errors import (
+    LogStoreError,
     StorageError,
     TransactionRefusedError,
 )
@@ -23,7 +26,7 @@ from pyspark_commitlog.storage.transactions.abandoned import (
 from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
 from pyspark_commitlog.storage.transactions.states import TransactionStates
-from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail, tear
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import write_transactional
 from tests.support.logs.transactions import (
@@ -80,6 +83,24 @@ def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: Mem
         dead.commit(transaction, 0, parts)
     Query.on(disk).run(1)
     assert content(manage(disk), 0) == values_of(0, 0)
+
+
+@pytest.mark.parametrize("full", ["*/__transaction_state-0/*.log", DATA_LOG], ids=["decision", "marker"])
+def test_a_transaction_is_ended_in_the_room_of_the_reserve_if_the_disk_is_full(
+    full: str, disk: MemoryFileSystem
+) -> None:
+    dead = Query.on(disk).start()
+    transaction = dead.begin()
+    dead.write(transaction, 0)
+    clock_of(disk).advance(transaction.timeout_ms + 1)
+    disk.lose_locks()
+    filesystem, failures = FaultyFileSystem(disk, [tear(full, after=0)]), list[LogStoreError]()
+    with LogManager.open("/logs", clock=disk.clock, filesystem=filesystem) as manager:
+        (done,) = resolve_dead_transactions(manager, failures=failures)
+    assert filesystem.rules[0].struck
+    assert (done.resolution, failures) == (Resolution.ABORTED, [])
+    assert disk.status(f"/logs/{RESERVE_FILE}") is None
+    assert open_transactions(manage(disk)) == []
 
 
 def test_a_transaction_that_nobody_holds_is_kept_until_its_timeout(disk: MemoryFileSystem) -> None:
