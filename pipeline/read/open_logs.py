@@ -101,7 +101,7 @@ class OpenLogs:
             watcher = None if of_topic is None else self._catch_up(partition, of_topic, marks.get(partition, Marks()))
             if watcher is not None:
                 found[partition] = watcher
-        self._forget_deleted()
+        self._forget_deleted(found)
         self._is_fresh = False
         return found
 
@@ -177,14 +177,15 @@ class OpenLogs:
             del self._with_files[longest_unused]
             self._known[longest_unused].watcher.close()
 
-    def _forget_deleted(self) -> None:
+    def _forget_deleted(self, found: Collection[TopicPartition]) -> None:
         """Closes the files of deleted logs, whose disk space is free only then.
 
-        Nobody asks for a deleted log, so it becomes the longest unused one; only that one is checked.
+        Nobody asks for a deleted log, so it becomes the longest unused one; only that one is checked. The caller uses
+        the logs in ``found``, even if one of them is deleted at this moment.
         """
         while self._with_files:
             longest_unused = next(iter(self._with_files))
-            if self._inode(longest_unused) == self._known[longest_unused].inode:
+            if longest_unused in found or self._inode(longest_unused) == self._known[longest_unused].inode:
                 return
             self._forget(longest_unused)
 

@@ -494,6 +494,27 @@ def test_files_of_a_deleted_topic_are_given_back(logs: Logs) -> None:
     assert open_files(Path(logs.directory) / "a-0")
 
 
+def test_a_log_that_is_deleted_once_it_was_caught_up_can_still_be_asked_for(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as it is known: the query ended with a KeyError."""
+    open_logs, catch_up = OpenLogs(logs.directory), LogWatcher.catch_up
+    partition = TopicPartition("b", 0)
+    logs.create("b")
+    logs.append("b", 0, 3)
+    open_logs.catch_up([partition])
+
+    def deleted_afterwards(log: LogWatcher, *marks: Any) -> None:
+        catch_up(log, *marks)
+        logs.drop("b")
+
+    monkeypatch.setattr(LogWatcher, "catch_up", deleted_afterwards)
+    assert [*open_logs.catch_up([partition])] == [partition]
+    assert open_logs.get(partition).log_end_offset == 3
+    assert not open_logs.catch_up([partition])
+    assert open_files(Path(logs.directory) / "b-0") == 0
+
+
 # What is lost
 
 
