@@ -6,7 +6,7 @@ damage in one partition, and run again, it continues with the incomplete partiti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ..directory.manager import LogManager
 from ..errors import CorruptionError
@@ -63,17 +63,29 @@ def copy_to_directory(
         begin(target, *described[topic.name])
         if begun is not None:
             begun.add(described[topic.name][0].name)
-        for partition in topic.topic_partitions:
-            if not is_unfinished(target, new_names.partition(partition)):
-                continue
-            try:
-                with source.open_reader(*partition) as reader:
-                    holes = source.holes(partition)
-                    copied = _copy(reader, holes, target, new_names.partition(partition), complete)
-            except CorruptionError as error:
-                on_damage(partition, error)
-            else:
-                yield copied
+        yield from _copied(source, target, topic.topic_partitions, on_damage, new_names, complete)
+
+
+def _copied(
+    source: LogManager,
+    target: LogManager,
+    partitions: Iterable[TopicPartition],
+    on_damage: OnDamage,
+    new_names: NewNames,
+    complete: Complete,
+) -> Iterator[CopiedPartition]:
+    """Copies the partitions of a begun topic that are unfinished."""
+    for partition in partitions:
+        if not is_unfinished(target, new_names.partition(partition)):
+            continue
+        try:
+            with source.open_reader(*partition) as reader:
+                holes = source.holes(partition)
+                copied = _copy(reader, holes, target, new_names.partition(partition), complete)
+        except CorruptionError as error:
+            on_damage(partition, error)
+        else:
+            yield copied
 
 
 def _copy(
