@@ -24,6 +24,7 @@ from .cluster import Cluster
 
 LOOK_S = 1.0
 CONFIGS, DELETED = "/config/topics", "/admin/delete_topics"
+_FORGOTTEN = b"deleted already"  # in the node of a deletion: only the topic's nodes are left to delete
 _FOLDERS = (CONSUMERS, BROKER_TOPICS, CONFIGS, "/config/changes", DELETED)  # tools expect them
 
 logger = logging.getLogger(__name__)
@@ -117,6 +118,7 @@ class TopicNodes(DiskWorker[LogManager]):
                     if found is None or not _is_same(found.data, data):
                         put(self._registry, path, data)
                     self._written[path] = data
+        self._begun &= topics.keys()  # what was begun of the others was forgotten, here or by another controller
 
     def _nodes(self, topic: TopicDescription) -> dict[str, bytes]:
         leaders = {number: self._cluster.leader(topic.name, number) for number in topic.partitions}
@@ -131,13 +133,13 @@ class TopicNodes(DiskWorker[LogManager]):
         return nodes
 
     def _forget(self, name: str) -> None:
-        """Removes the nodes of a topic that does not exist.
+        """Removes the nodes of a topic that was deleted.
 
-        The first step says so. Otherwise, after an error or a crash between two steps, the topic's node without the
-        others would look like a tool's request to create the topic.
+        The first step records that. Otherwise, after an error or a crash between two steps, the topic's node without
+        the others would look like a tool's request to create the topic.
         """
         path, config = kafka_nodes.topic_path(name), f"{CONFIGS}/{name}"
-        put(self._registry, f"{DELETED}/{name}", None)
+        put(self._registry, f"{DELETED}/{name}", _FORGOTTEN)
         delete_tree(self._registry, path)
         discard(self._registry, config)
         discard(self._registry, f"{DELETED}/{name}")
@@ -149,8 +151,9 @@ class TopicNodes(DiskWorker[LogManager]):
 
     def _do_asked(self, manager: LogManager) -> None:
         for name in self._children(DELETED):
-            if name not in manager.topics():
-                self._forget(name)
+            asked = self._registry.find(f"{DELETED}/{name}")
+            if asked is None or asked.data == _FORGOTTEN or name not in manager.topics():
+                self._forget(name)  # a topic of that name was made since then; it gets nodes again
             elif not self._may_delete or name in COORDINATOR_TOPICS:
                 why = "it is in use by the gateway" if self._may_delete else "delete.topic.enable is false"
                 logger.warning("topic %r is not deleted, as %s/%s asks: %s", name, DELETED, name, why)

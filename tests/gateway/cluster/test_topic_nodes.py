@@ -193,6 +193,38 @@ def test_a_topic_whose_nodes_could_be_deleted_only_in_part_is_not_made_again(log
         assert topics_of(log) == {GROUP_METADATA_TOPIC}
 
 
+def test_a_topic_that_is_made_again_while_the_nodes_of_the_one_before_are_deleted_stays(log: Path) -> None:
+    path = kafka_nodes.topic_path("kept")
+
+    def topic_id() -> str | None:
+        with LogManager.open(str(log)) as manager:
+            return manager.create_topic("kept", partitions=2).topic_id
+
+    made: list[str | None] = []
+    with writing_nodes(log, fails_at=("delete", path), meets=lambda: made.append(topic_id())) as registry:
+        soon(lambda: registry.find(kafka_nodes.state_path("kept", 0)) is not None)
+        with LogManager.open(str(log)) as manager:
+            delete_topic(manager, "kept")
+        soon(lambda: bool(made) and registry.children("/admin/delete_topics") == [])
+        soon(lambda: registry.find(kafka_nodes.state_path("kept", 1)) is not None)
+        with LogManager.open(str(log)) as manager:
+            assert [manager.topics()["kept"].topic_id] == made
+
+
+def test_a_topic_that_a_tool_asks_for_is_made_though_an_earlier_one_never_got_its_nodes(log: Path) -> None:
+    def delete() -> None:
+        with LogManager.open(str(log)) as manager:
+            delete_topic(manager, "kept")
+            manager.create_topic("later", partitions=1)
+
+    asked = kafka_nodes.encode_topic({0: [1]}, None, (2, 8))
+    with writing_nodes(log, fails_at=("create", "/config/topics/kept"), meets=delete) as registry:
+        soon(lambda: registry.find(kafka_nodes.state_path("later", 0)) is not None)
+        put(registry, kafka_nodes.topic_path("kept"), asked)
+        soon(lambda: "kept" in topics_of(log))
+        soon(lambda: registry.find(kafka_nodes.state_path("kept", 0)) is not None)
+
+
 def test_a_topic_that_is_deleted_before_all_its_nodes_are_written_is_not_made_again(log: Path) -> None:
     path = kafka_nodes.topic_path("kept")
 
