@@ -32,7 +32,7 @@ class Logs:
     """Lends a log to pages. Each page sees the log as it was when the page was requested."""
 
     def __init__(self, log_dir: str, at_once: int = AT_ONCE) -> None:
-        self._log_dir = log_dir
+        self._log_dir, self._idle_max = log_dir, at_once
         self._slots = threading.Semaphore(at_once)
         self._idle: list[OpenLog] = []  # the last one was used last, and knows the most
 
@@ -48,7 +48,10 @@ class Logs:
                 log.manager.catch_up()
                 yield log
             finally:
-                self._idle.append(log)
+                if len(self._idle) < self._idle_max:
+                    self._idle.append(log)
+                else:  # pages whose turns were lent have opened more
+                    log.manager.close()
 
     @contextmanager
     def lend_turn(self) -> Iterator[None]:
