@@ -25,7 +25,7 @@ FORM = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nt
 
 @pytest.fixture
 def served(log_dir: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrowseServer]:
-    monkeypatch.setattr(server, "REQUEST_S", 0.2)
+    monkeypatch.setattr(server, "REQUEST_S", 1.0)  # a client that is slow for a moment sends its request in time
     monkeypatch.setattr(server, "TAKEN_S", 0.2)
     monkeypatch.setattr("pyspark_commitlog.browse.access.FORM_S", 0.2)
     with BrowseServer(BrowseConfig(log_dir, Address("127.0.0.1", 0), token=TOKEN)) as found:
