@@ -130,6 +130,11 @@ class Request:
         """The server's address that the client connected to."""
         return self.exchange.connection.local_host
 
+    def park_parsed(self) -> None:
+        """Lets the request wait for others, as :meth:`Exchange.park_parsed`; keeps no bytes or body in the meantime."""
+        self.exchange.park_parsed()
+        self._body = None
+
     def mute(self, delay_s: float) -> None:
         """Serves no more requests of the connection for a time; this one may be answered before. For any thread."""
         exchange = self.exchange

@@ -182,7 +182,7 @@ class _Fetching:
             self._context.figures.failed(fetches=failed)
 
     def _wait(self, left_s: float) -> None:
-        self._request.exchange.park_parsed()
+        self._request.park_parsed()
         if self._timer is None:
             self._timer = self._request.exchange.later(left_s, self.look)
         if not self._has_registered():

@@ -50,10 +50,10 @@ def join_group(request: Request, context: Context) -> None:
     @request.or_fail
     def done(result: JoinResult) -> None:
         if result.error in _REFUSED:
-            warn(request, context, f"may not join the group {body.group_id!r}: {_REFUSED[result.error]}")
+            warn(request, context, f"may not join the group {join.group!r}: {_REFUSED[result.error]}")
         request.answer(_joined(result, version))
 
-    request.exchange.park_parsed()
+    request.park_parsed()
     ask(request, context, lambda coordinator: coordinator.membership.join(join, done))
 
 
@@ -104,7 +104,7 @@ def sync_group(request: Request, context: Context) -> Mapping[str, Any] | None:
             }
         )
 
-    request.exchange.park_parsed()
+    request.park_parsed()
     ask(request, context, lambda coordinator: coordinator.membership.sync(sync, done))
     return None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pyspark_commitlog.gateway.groups.member import SyncResult
+from pyspark_commitlog.gateway.groups.membership import Membership
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from pyspark_commitlog.protocol.bodies import ErrorCode
@@ -227,6 +230,23 @@ def test_members_that_wait_with_large_requests_take_no_memory_from_others(tmp_pa
         assert not leader.ask(ApiKey.SYNC_GROUP, 3, **fields).error_code
         for each, sent in zip(others, syncing, strict=True):
             assert len(each.answer(ApiKey.SYNC_GROUP, 3, sent).assignment) == 100_000
+
+
+def test_a_member_that_waits_for_its_assignment_keeps_nothing_of_its_request(
+    client: WireClient, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[SyncResult], None]] = []
+    monkeypatch.setattr(Membership, "sync", lambda _, sync, done: waiting.append(done))
+    assigned = [{"member_id": "m", "assignment": bytes(100_000)}]
+    fields = {"group_id": group, "generation_id": 1, "member_id": "m", "assignments": assigned}
+    sent = client.send(ApiKey.SYNC_GROUP, 3, **fields)
+
+    def is_kept() -> bool:
+        return any(type(each).__name__ == "SyncGroupRequest" for each in gc.get_objects())
+
+    soon(lambda: bool(waiting) and not is_kept())
+    waiting.pop()(SyncResult(ErrorCode.none, assignment=b"mine"))
+    assert client.answer(ApiKey.SYNC_GROUP, 3, sent).assignment == b"mine"
 
 
 def test_a_gateway_that_stops_answers_members_that_wait(tmp_path: Path) -> None:
