@@ -33,7 +33,7 @@ class UsersFile:
         self._own_secret = secrets.token_bytes(SECRET_BYTES)  # for a file without one
         self._decoys = Decoys(self._own_secret, {})
         self._seen: Stamp | None = None  # the state of the file when it was read
-        self._was_read = False  # by this object
+        self._was_there = False  # since this object was made
 
     def find(self, user: str, mechanism: str) -> Credential:
         """Returns the stored credential; a decoy if there is no such user. Raises what :meth:`read` raises."""
@@ -56,7 +56,7 @@ class UsersFile:
         """Returns all users, and the secret for decoys; the secret is missing in files from before decoys existed."""
         with open(self.path, encoding="utf-8") as file:
             text = file.read()
-        self._was_read = True
+        self._was_there = True
         try:
             document = json.loads(text)
             if document["version"] != VERSION:
@@ -102,7 +102,7 @@ class UsersFile:
             try:
                 found, secret = self._load()
             except FileNotFoundError:
-                if self._was_read:  # it has disappeared: a new one would have none of the users
+                if self._was_there:  # it has disappeared: a new one would have none of the users
                     raise
                 found, secret = {}, b""
             users = dict(found)
@@ -112,6 +112,7 @@ class UsersFile:
             kept = base64.b64encode(secret or secrets.token_bytes(SECRET_BYTES)).decode()
             document = {"version": VERSION, "secret": kept, "users": _document(users)}
             replace(self.path, json.dumps(document, indent=1))
+            self._was_there = True
 
 
 def _document(users: Users) -> Mapping[str, Any]:
