@@ -88,8 +88,9 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # writing pauses while any byte has to wait
         self._taking = Taking(self.loop, transport)
+        # Writing pauses while bytes have to wait. At 0, asyncio's TLS would pause without any, and not resume.
+        transport.set_write_buffer_limits(high=1)
         self._asking: asyncio.TimerHandle | None = self.loop.call_later(REQUEST_S, transport.abort)
 
     def data_received(self, data: bytes) -> None:

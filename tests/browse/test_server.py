@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from pyspark_commitlog.browse import server
 from pyspark_commitlog.browse.config import BrowseConfig
@@ -87,6 +90,24 @@ def test_a_connection_that_does_not_take_its_answer_ends(served: BrowseServer) -
         while served._server.server_state.connections:
             assert time.monotonic() < until
             time.sleep(0.02)
+
+
+def test_a_connection_over_tls_ends_neither_before_nor_within_an_answer(
+    log_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "TAKEN_S", 0.2)
+    authority, keystore, context = trustme.CA(), tmp_path / "server.pem", ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(keystore)
+    authority.configure_trust(context)
+    large = list(HOSTILE).index("ten megabytes")
+    paths = {"/login": 500, f"/topics/hostile/0/records/{large}/value": 10_000_000}
+    with BrowseServer(BrowseConfig(log_dir, Address("127.0.0.1", 0), token=TOKEN, keystore=str(keystore))) as served:
+        connection = http.client.HTTPSConnection(*served.address, timeout=20, context=context)
+        for path, size in [*paths.items()] * 3:
+            connection.request("GET", path, headers={"Authorization": BEARER})
+            assert len(connection.getresponse().read()) > size
+            time.sleep(0.5)  # longer than an answer may wait
+        connection.close()
 
 
 class Waiting:
