@@ -58,7 +58,8 @@ def _check_node(context: Context, name: str) -> None:
         return
     if not (name.isascii() and name.isdigit()):
         raise _invalid(f"the name of a broker resource must be a node's number, or empty for all nodes; not {name!r}")
-    nodes = [str(node) for node in sorted(context.cluster.view.nodes)]
+    # This one lives, though the view lacks it just after the start.
+    nodes = [str(node) for node in sorted({context.cluster.node, *context.cluster.view.nodes})]
     if name not in nodes:
         raise _invalid(f"there is no node {name}; live nodes: {', '.join(nodes)}")
 
