@@ -114,7 +114,7 @@ def groups(  # the flags are those of kafka-consumer-groups
 
     is_to_log = migrating.is_to_log(source, target_place, zookeeper_connect, is_asked=migrate_offsets)
     asked = _Asked(group or [], all_groups, topic or [], all_topics, state, types, members, verbose, execute, export)
-    asked.check(offsets=offsets, is_list=list_groups, is_dry=dry_run, as_json=as_json)
+    asked.check(action, offsets=offsets, is_dry=dry_run, as_json=as_json)
     scenarios: dict[str, Any] = {
         "to_earliest": to_earliest,
         "to_latest": to_latest,
@@ -125,16 +125,15 @@ def groups(  # the flags are those of kafka-consumer-groups
         "shift_by": shift_by,
         "from_file": from_file,
     }
-    check_goes_with(action, ("--reset-offsets", "--delete-offsets"), topic=topic, all_topics=all_topics)
     check_goes_with(action, ("--reset-offsets",), **scenarios, export=export)
     target = resetting.target(**scenarios) if reset_offsets else None
     with storage.LogManager.open(log_dir) as manager:
         if migrate_offsets:
-            names = None if all_groups else group or []
+            names = None if all_groups else asked.groups
             plan = migrating.Plan(names, is_to_log=is_to_log, execute=execute, as_json=as_json)
             migrating.migrate(manager, zookeeper_connect, plan)
-            return
-        _Groups(manager, as_json=as_json, is_dry=dry_run).run(action, asked, target)
+        else:
+            _Groups(manager, as_json=as_json, is_dry=dry_run).run(action, asked, target)
 
 
 class _Asked(NamedTuple):
@@ -151,14 +150,16 @@ class _Asked(NamedTuple):
     execute: bool
     export: bool
 
-    def check(self, *, offsets: bool, is_list: bool, is_dry: bool, as_json: bool) -> None:
-        """Raises BadParameter for flags that cannot be used together, or not without --list."""
+    def check(self, action: str, *, offsets: bool, is_dry: bool, as_json: bool) -> None:
+        """Raises BadParameter for flags that cannot be used together, or not with this action."""
         if (self.execute and is_dry) or (self.export and as_json):
             raise typer.BadParameter("--execute and --dry-run cannot be used together, nor can --export and --json")
         if (self.states is not None) + self.members + offsets > 1:
             raise typer.BadParameter("only one of --members, --offsets and --state can be used")
-        if not is_list and (self.states or self.types is not None):
+        if action != "--list" and (self.states or self.types is not None):
             raise typer.BadParameter("--type, and values for --state, need --list")
+        changes = ("--reset-offsets", "--delete-offsets")
+        check_goes_with(action, changes, topic=self.topics, all_topics=self.all_topics)
 
 
 class _Groups:

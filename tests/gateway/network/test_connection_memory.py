@@ -101,6 +101,14 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
 # Requests: the memory is full, so one connection at a time has the turn to read on
 
 
+def two_that_wait(serving: Serving) -> list[tuple[Connection, socket.socket]]:
+    """A connection that has the turn, and lacks the last byte of its request, and two that wait for the turn."""
+    found = [serving.connect() for _ in range(3)]
+    for (_, client), sent in zip(found, (LARGE[:-1], LARGE, LARGE), strict=True):
+        serving.send(client, sent)
+    return found
+
+
 def test_a_muted_connection_gives_its_turn_to_others_and_is_read_on_later(serving: Serving) -> None:
     muted, client = serving.connect()
     other, another = serving.connect()
@@ -117,12 +125,7 @@ def test_a_muted_connection_gives_its_turn_to_others_and_is_read_on_later(servin
 
 
 def test_a_muted_connection_that_waits_gets_no_turn_until_it_may_read(serving: Serving) -> None:
-    first, client = serving.connect()
-    muted, waiting = serving.connect()
-    other, another = serving.connect()
-    serving.send(client, LARGE[:-1])
-    for each in (waiting, another):
-        serving.send(each, LARGE)
+    (first, client), (muted, _), (other, _) = two_that_wait(serving)
     muted.mute(60.0)
     serving.send(client, LARGE[-1:])
     assert serving.served == [first, other]
@@ -131,12 +134,7 @@ def test_a_muted_connection_that_waits_gets_no_turn_until_it_may_read(serving: S
 
 
 def test_a_connection_whose_turn_comes_as_it_is_muted_gives_it_back(serving: Serving) -> None:
-    first, client = serving.connect()
-    muted, waiting = serving.connect()
-    other, another = serving.connect()
-    serving.send(client, LARGE[:-1])
-    for each in (waiting, another):
-        serving.send(each, LARGE)
+    (first, client), (muted, _), (other, _) = two_that_wait(serving)
     client.sendall(LARGE[-1:])
     first.on_readable()  # the turn is that of the next one, which does not know it yet
     muted.mute(60.0)

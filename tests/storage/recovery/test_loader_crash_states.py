@@ -234,6 +234,13 @@ def test_the_power_may_fail_again_while_a_log_recovers() -> None:
     check_recovery_can_be_interrupted(QUICK)
 
 
+def abort_transactions(log: Log, count: int) -> None:
+    """Writes one record in each of several transactions of a producer, and aborts them."""
+    for n in range(count):
+        write_transactional(log, 1, n, b"aborted")
+        end_transaction(log, 1, commit=False)
+
+
 def index_files(disk: MemoryFileSystem) -> dict[str, bytes]:
     """The entries of the indexes of closed segments, without those of segments that have none."""
     suffixes = (file_names.INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX)
@@ -243,9 +250,7 @@ def index_files(disk: MemoryFileSystem) -> dict[str, bytes]:
 
 def check_rebuild_can_be_interrupted(effort: Effort) -> None:
     def some_transactions(story: Story) -> None:
-        for n in range(4):
-            write_transactional(story.log, 1, n, b"aborted")
-            end_transaction(story.log, 1, commit=False)
+        abort_transactions(story.log, 4)
         story.log.roll()
         story.manager.close()
 
@@ -266,8 +271,7 @@ def test_a_rebuild_of_indexes_that_is_interrupted_is_made_again() -> None:
 @pytest.mark.parametrize("end", [Log.checkpoint, Log.close, Log.roll], ids=["checkpoint", "closing", "roll"])
 def test_the_index_of_aborted_transactions_is_on_disk_below_the_recovery_point(end: Callable[[Log], None]) -> None:
     disk, story = fresh_disk(nothing, {})
-    write_transactional(story.log, 1, 0, b"aborted")
-    end_transaction(story.log, 1, commit=False)
+    abort_transactions(story.log, 1)
     end(story.log)
     left = Story(disk.crash(0, unsynced="lost"), {}).open().log
     assert left.segments.first.txn_index.entries == [AbortedTxn(1, 0, 1, 2)]
@@ -280,9 +284,7 @@ def transactions_in(disk: MemoryFileSystem) -> list[AbortedTxn]:
 
 def check_recovery_point_may_rise(effort: Effort) -> None:
     def aborted(story: Story) -> None:
-        for n in range(3):
-            write_transactional(story.log, 1, n, b"aborted")
-            end_transaction(story.log, 1, commit=False)
+        abort_transactions(story.log, 3)
         story.log.sync()
         story.log.sync_aborted()
 
