@@ -8,8 +8,11 @@ import platform
 import re
 import subprocess
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.kafka import kafka_jvm
 
@@ -30,30 +33,27 @@ PACKAGES = (
 )
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_KERNEL_THREADS = 2  # kthreadd, the parent of all threads of the kernel
 
 
 class OthersWork:
-    """The CPU time that programs other than this one's descendants use, and that the host gives to its other guests.
+    """The CPU time that programs other than this one and its descendants use, and that the host gives to other guests.
 
     Spark's Java and its Python workers outlive the process that started them. As this process is their subreaper, they
-    become its children then, so that it can wait for them and knows what they used (prctl(2)).
+    become its children then, not those of another program (prctl(2)). The kernel's own threads do not count: what they
+    do is mostly to write what a part has written.
     """
 
     def __init__(self) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._began_s, self._at_first_s = time.monotonic(), self._total_s()
+        self._began_s, self._at_first = time.monotonic(), _others_ticks()
 
     def cores(self) -> float:
         """The cores that others used on average since this object was made. Waits for descendants that are ending."""
         took_s = time.monotonic() - self._began_s
+        used = _others_ticks() - self._at_first
         _reap()
-        return max(0.0, self._total_s() - self._at_first_s) / took_s
-
-    @staticmethod
-    def _total_s() -> float:
-        own = os.times()
-        all_s = _busy_ticks() / os.sysconf("SC_CLK_TCK")
-        return all_s - own.user - own.system - own.children_user - own.children_system
+        return max(0, used) / os.sysconf("SC_CLK_TCK") / took_s
 
 
 def _reap() -> None:
@@ -70,11 +70,39 @@ def _reap() -> None:
             time.sleep(0.05)
 
 
-def _busy_ticks() -> int:
-    """Ticks of all processors that were not idle, since Linux booted (proc(5), /proc/stat)."""
+class _Process(NamedTuple):
+    parent: int
+    ticks: int  # of the process, and of its children that have ended
+
+
+def _others_ticks() -> int:
+    """Ticks of other programs and of other guests of the host, since Linux booted."""
+    processes = dict(_processes())
+    return _stolen_ticks() + sum(each.ticks for pid, each in processes.items() if _is_of_another(pid, processes))
+
+
+def _is_of_another(pid: int, processes: Mapping[int, _Process]) -> bool:
+    """Whether a process is neither this one, nor a descendant of it, nor a thread of the kernel."""
+    while pid in processes:
+        if pid in (os.getpid(), _KERNEL_THREADS):
+            return False
+        pid = processes[pid].parent
+    return True
+
+
+def _processes() -> Iterator[tuple[int, _Process]]:
+    """Yields all processes by their ids (proc(5), /proc/[pid]/stat)."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            _name, _, rest = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+            fields = rest.split()  # from the third one on
+            yield int(folder.name), _Process(int(fields[1]), sum(map(int, fields[11:15])))
+
+
+def _stolen_ticks() -> int:
+    """Ticks in which the host ran other guests (proc(5), /proc/stat)."""
     first_line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
-    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, first_line.split()[1:9])
-    return user + nice + system + irq + softirq + steal
+    return int(first_line.split()[8])
 
 
 def describe_machine() -> dict[str, str]:
