@@ -8,6 +8,9 @@ Each change is synced before the next one is written, so a crash can only tear t
 leave zeros. An incomplete or zeroed line at the end is therefore an unacknowledged write: the next writer removes it
 and logs that. A wrong checksum without zeros is damage, and so are zeros that a whole change follows; both are
 reported.
+
+After an error of the disk, such as a full one, the next change may succeed. If a sync failed, it is unknown what of the
+file is on disk, so the file is replaced first.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from ..storage import CorruptionError, FileSystem, StorageError, write_atomically
+from ..storage import CorruptionError, File, FileSystem, StorageError, write_atomically
 from .tree import Operation, Tree
 
 _KIND = b"commitlog-registry 1 "
@@ -43,7 +46,7 @@ class Journal:
         self._end = 0  # of its last whole line
         self._synced = 0  # this object synced the file up to here; after that, others may have left unsynced changes
         self._nodes_bytes = 0
-        self._has_failed = False
+        self._is_doubtful = False  # whether a sync failed, so that it is unknown what of the file is on disk
 
     def catch_up(self) -> bool:
         """Reads the changes of other processes; returns whether there were any. The file is created by the first write.
@@ -109,11 +112,12 @@ class Journal:
         """Writes a change and applies it. The caller must hold the lock, and have caught up.
 
         On disk after each step: all changes before, synced, even if their writer was killed before it synced; the
-        change, perhaps incomplete; after the sync, all of it. Raises StorageError.
+        change, perhaps incomplete; after the sync, all of it.
+
+        Raises StorageError if the disk fails; it is then unknown whether others will find the change. The next call
+        cuts off what a failed write left, or replaces the file after a failed sync.
         """
-        if self._has_failed:
-            raise StorageError(f"{self._path}: an earlier write failed; restart this process")
-        if not self._head:
+        if self._is_doubtful or not self._head:
             self._replace()
         number = self.tree.number + 1
         line = _encoded({"number": number, "change": operations})
@@ -121,18 +125,17 @@ class Journal:
             with self._filesystem.open(self._path, "write") as file:
                 if (size := file.size()) > self._end:
                     logger.warning(
-                        "%s: cut off %d bytes from position %d, which a crash left of an unacknowledged write",
+                        "%s: cut off %d bytes from position %d, which a failed write or a crash left",
                         self._path,
                         size - self._end,
                         self._end,
                     )
                     file.truncate(self._end)
                 if self._synced < size:
-                    file.sync()
+                    self._sync(file)
                 file.write(self._end, line)
-                file.sync()
+                self._sync(file)
         except OSError as error:
-            self._has_failed = True
             raise StorageError(f"{self._path}: {error.strerror or error}") from error
         self.tree.apply(number, operations)
         self._end += len(line)
@@ -141,17 +144,23 @@ class Journal:
         if self._end > max(_REPLACED_FROM, longest):
             self._replace()
 
+    def _sync(self, file: File) -> None:
+        """Syncs the file. After an error, a second sync may wrongly succeed, so the file is not written any more."""
+        self._is_doubtful = True
+        file.sync()
+        self._is_doubtful = False
+
     def _replace(self) -> None:
         """Replaces the file atomically by one without changes: a crash leaves the old or the new one."""
         head = _KIND + uuid4().hex.encode() + b"\n"
         content = head + _encoded({"number": self.tree.number, "nodes": self.tree.encode()})
+        self._is_doubtful = True  # until the content and the name of the new file are synced
         try:
             write_atomically(self._filesystem, self._path, content)
         except OSError as error:
-            self._has_failed = True
             raise StorageError(f"{self._path}: {error.strerror or error}") from error
         self._head, self._end, self._nodes_bytes = head, len(content), len(content)
-        self._synced = self._end
+        self._synced, self._is_doubtful = self._end, False
 
     def _damage(self, position: int, reason: str) -> CorruptionError:
         return CorruptionError(

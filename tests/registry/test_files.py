@@ -22,7 +22,7 @@ from pyspark_commitlog.registry.files import FILE, LOCK, SESSION, FileRegistry
 from pyspark_commitlog.registry.operations import delete_tree, register, tree_of
 from pyspark_commitlog.registry.port import SessionState
 from pyspark_commitlog.storage import CorruptionError, LocalFileSystem, StorageError
-from pyspark_commitlog.storage.filesystem.local_file import LocalFile
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail, tear
 from tests.support.waiting import soon
 
 PROGRAM = """
@@ -167,7 +167,7 @@ def test_what_a_crash_cut_short_is_reported_when_it_is_cut_off(file: Path, caplo
     file.write_bytes(file.read_bytes()[:-5])
     with FileRegistry(str(file.parent)) as registry:
         registry.set("/a", b"3")
-    assert "a crash left of an unacknowledged write" in caplog.text
+    assert "which a failed write or a crash left" in caplog.text
 
 
 def test_a_changed_byte_is_reported_wherever_it_is(file: Path) -> None:
@@ -203,19 +203,36 @@ def test_a_file_that_was_removed_or_cut_under_a_session_is_reported(file: Path) 
     registry.close()
 
 
-def test_after_a_failed_sync_a_session_writes_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = FileRegistry(str(tmp_path))
-    registry.create("/a", b"1")
+def test_a_session_on_a_full_disk_goes_on_once_there_is_space(tmp_path: Path) -> None:
+    disk = FaultyFileSystem(LocalFileSystem())
+    with FileRegistry(str(tmp_path), filesystem=disk) as registry:
+        registry.create("/a", b"1")
+        disk.rules.append(tear(f"*/{FILE}*", after=10, lasting=True))
+        for _ in range(3):
+            with pytest.raises(StorageError, match="No space left on device"):
+                registry.set("/a", b"2")
+            assert registry.get("/a")[:2] == (b"1", 0)
+        disk.rules.clear()
+        assert registry.set("/a", b"3") == 1
+    with FileRegistry(str(tmp_path)) as later:
+        assert later.get("/a")[:2] == (b"3", 1)
 
-    def fail(_: LocalFile) -> None:
-        raise OSError(5, "Input/output error")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(LocalFile, "sync", fail)
+def test_after_a_failed_sync_a_session_goes_on_in_another_file(tmp_path: Path) -> None:
+    """Another sync of the same file may succeed although something of it is not on disk."""
+    disk = FaultyFileSystem(LocalFileSystem())
+    with FileRegistry(str(tmp_path), filesystem=disk) as registry, FileRegistry(str(tmp_path)) as other:
+        registry.create("/a", b"1")
+        inode = (tmp_path / FILE).stat().st_ino
+        disk.rules.append(fail("sync", f"*/{FILE}"))
         with pytest.raises(StorageError, match="Input/output error"):
             registry.set("/a", b"2")
-    with pytest.raises(StorageError, match="restart this process"):
         registry.set("/a", b"3")
+        assert (tmp_path / FILE).stat().st_ino != inode
+        assert other.get("/a") == registry.get("/a")
+        assert other.get("/a").data == b"3"
+        other.set("/a", b"4")
+        assert registry.get("/a").data == b"4"
 
 
 def test_a_file_with_many_changes_is_replaced_and_others_go_on_without_missing_one(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
 import pytest
 
 from pyspark_commitlog.registry.journal import Journal
 from pyspark_commitlog.storage import CorruptionError, FileSystem, StorageError
 from tests.support.disk.disks import SEEDS, get, put
-from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail, tear
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
 
 FILE = "/registry"
@@ -85,3 +89,37 @@ def test_a_change_whose_writer_was_killed_before_it_synced_is_synced_before_the_
     for operation, disk in crash_points(program):
         for seed in SEEDS:
             assert nodes(disk.crash(seed)) in ([], ["a"], ["a", "b"], ["a", "b", "c"]), (operation, seed)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(partial(tear, FILE, after=0, call=2), id="nothing of the change was written"),
+        pytest.param(partial(tear, FILE, after=100, call=2), id="some of the change was written"),
+        pytest.param(partial(fail, "sync", FILE, call=2), id="the change was not synced"),
+        pytest.param(partial(fail, "open", FILE, call=3), id="the file could not be opened"),
+    ],
+)
+def test_after_an_error_of_the_disk_the_next_changes_are_acknowledged_and_survive_power_cuts(
+    fault: Callable[[], Rule],
+) -> None:
+    acknowledged: list[str] = []
+
+    def program(disk: MemoryFileSystem) -> None:
+        acknowledged.clear()
+        journal = Journal(FaultyFileSystem(disk, [fault()]), FILE)
+        for node in ("/a", "/b", "/c", "/d"):
+            journal.catch_up()
+            with suppress(StorageError):
+                journal.append([["create", node, LONG, None]])
+                acknowledged.append(node[1:])
+
+    program(whole := MemoryFileSystem())
+    assert acknowledged == ["a", "c", "d"]
+    assert {*nodes(whole)} - {"b"} == {*acknowledged}
+    for operation, disk in crash_points(program):
+        for seed in SEEDS:
+            left = disk.crash(seed)
+            assert {*acknowledged} <= {*nodes(left)}, (operation, seed)
+            add(left, "/e")
+            assert "e" in nodes(left.crash(seed)), (operation, seed)
