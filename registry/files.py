@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event, RLock, Thread, current_thread
 from typing import NamedTuple, Self
@@ -225,7 +225,7 @@ class FileRegistry:
                 )
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.02)
-        lock.write(this_process().encode())
+        _name_holder(lock)
         return lock
 
     def _holder(self, path: str) -> str:
@@ -243,7 +243,7 @@ class FileRegistry:
         """Takes the lock by which others know that this session lives."""
         lock = self._filesystem.lock(self._path(SESSION + self._session))
         assert lock is not None  # since it waits
-        lock.write(this_process().encode())
+        _name_holder(lock)
         return lock
 
     def _begin_again(self) -> None:
@@ -374,6 +374,12 @@ class FileRegistry:
 
     def _process(self, session: str) -> str:
         try:
-            return self._holder(self._path(SESSION + session))
+            return self._holder(self._path(SESSION + session)) or f"session {session}"
         except FileNotFoundError:
             return f"session {session}"
+
+
+def _name_holder(lock: Lock) -> None:
+    """Writes into the file of a lock which process has it, for messages of others; not if the disk is full."""
+    with suppress(OSError):  # raised, it would leave the lock taken: the registry reports errors of the disk itself
+        lock.write(this_process().encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from pyspark_commitlog.registry.files import FILE, LOCK, SESSION, FileRegistry
 from pyspark_commitlog.registry.operations import delete_tree, register, tree_of
 from pyspark_commitlog.registry.port import SessionState
 from pyspark_commitlog.storage import CorruptionError, LocalFileSystem, StorageError
+from pyspark_commitlog.storage.filesystem.locks import LocalLock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail, tear
 from tests.support.waiting import soon
 
@@ -233,6 +235,20 @@ def test_after_a_failed_sync_a_session_goes_on_in_another_file(tmp_path: Path) -
         assert other.get("/a").data == b"3"
         other.set("/a", b"4")
         assert registry.get("/a").data == b"4"
+
+
+def test_a_disk_without_room_for_the_name_of_a_lock_s_holder_leaves_no_lock_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_lock: LocalLock, _data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalLock, "write", full)
+        registry = FileRegistry(str(tmp_path), timeout_ms=50)
+        registry.create("/a", b"1")
+    assert registry.set("/a", b"2") == 1
+    registry.close()
 
 
 def test_a_file_with_many_changes_is_replaced_and_others_go_on_without_missing_one(tmp_path: Path) -> None:
