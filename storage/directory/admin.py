@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager
 from .protected_topics import check_changeable, is_protected
 from .remote_tier import REMOTE_STORAGE_KEY, note_first_offsets
+from .reserve import keep_reserve, with_room
 from .topics_file import Known, TopicDescription
 
 if TYPE_CHECKING:
@@ -129,7 +131,8 @@ def delete_topic(manager: LogManager, name: str) -> None:
     3. ``topics.json`` drops it: from here on, or from the last rename on if the file never had it, the topic is gone;
     4. the content of ``-delete`` directories is removed, including those of an earlier deletion or of a broker.
 
-    Readers and writers that have a partition open fail when they next access its directory.
+    Readers and writers that have a partition open fail when they next access its directory. On a full disk, the
+    directory gives up its reserve.
 
     Raises UnknownTopicOrPartitionError; PolicyViolationError for an internal topic with records; LogDirLockedError if a
     broker runs here or another process compacts, deletes or rebuilds a partition; StorageError if this process may not
@@ -144,6 +147,13 @@ def delete_topic(manager: LogManager, name: str) -> None:
         return
     manager.check_writable()
     OPEN_FILES.check_room_for_locks(2 * len(topic.partitions), f"deleting topic {name!r}")
+    with_room(manager.filesystem, manager.directory, partial(_delete, manager, topic))
+    keep_reserve(manager.filesystem, manager.directory)
+
+
+def _delete(manager: LogManager, topic: TopicDescription) -> None:
+    """Takes the steps of :func:`delete_topic`, or those that an earlier attempt has not taken."""
+    name = topic.name
     manager.close_logs([name])
     with ExitStack() as locks:
         contexts = [context for partition in topic.partitions if (context := _context(manager, name, partition))]
@@ -298,7 +308,8 @@ def delete_records(
     """Raises the log start of each partition to its offset in ``before``, -1 for the log end (Kafka's deleteRecords).
 
     Yields one result per partition, with the error if there was one; the others continue. Records of internal topics
-    are never deleted. With ``dry_run``, changes nothing. Raises LogDirLockedError while a broker runs here.
+    are never deleted. On a full disk, the directory gives up its reserve. With ``dry_run``, changes nothing. Raises
+    LogDirLockedError while a broker runs here.
     """
     log = manager.bucket
     if not dry_run and log is None:
@@ -312,11 +323,16 @@ def delete_records(
                 if log is not None and not dry_run:
                     _commit_start(log, topic, partition, start)
             else:
-                start = manager.open_log(topic, partition).delete_records(offset)
+                task = partial(_delete_records, manager, topic, partition, offset)
+                start = with_room(manager.filesystem, manager.directory, task)
         except LogStoreError as error:
             yield DeletedRecords(topic, partition, None, error)
         else:
             yield DeletedRecords(topic, partition, start, None)
+
+
+def _delete_records(manager: LogManager, topic: str, partition: int, offset: int) -> int:
+    return manager.open_log(topic, partition).delete_records(offset)
 
 
 def _commit_start(log: CommitLog, topic: str, partition: int, start: int) -> None:

@@ -1,8 +1,9 @@
-"""The reserve of a log directory: a file that is removed when the disk is full, so that retention has room to begin.
+"""The reserve of a log directory: a file that is removed when the disk is full, so that deletions have room to begin.
 
-Before retention removes anything, it writes a little, above all the log start offset, which must be durable first.
-``.commitlog.reserve`` is made with the first topic, while the disk has space, and made again after a retention. It has
-no meaning: anyone may remove it at any time. Another process may take the room first; then the next retention has none.
+Before retention removes anything, it writes a little, above all the log start offset, which must be durable first. So
+does the deletion of records and of topics. ``.commitlog.reserve`` is made with the first topic, while the disk has
+space, and made again after a retention. It has no meaning: anyone may remove it at any time. Another process may take
+the room first; then the next deletion has none.
 """
 
 from __future__ import annotations

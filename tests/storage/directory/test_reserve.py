@@ -1,4 +1,4 @@
-"""The reserve of a log directory: when it is made, and how large."""
+"""The reserve of a log directory: when it is made, how large, and what is done in its room."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import errno
 
 import pytest
 
+from pyspark_commitlog.storage.directory.admin import delete_records, delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.reserve import RESERVE_FILE, is_disk_full, keep_reserve, release_reserve
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem.operations import size_of
-from pyspark_commitlog.storage.format.files.file_names import RECOVERY_POINT_CHECKPOINT
+from pyspark_commitlog.storage.format.files.file_names import RECOVERY_POINT_CHECKPOINT, TopicPartition
 from tests.support.disk.disks import put
-from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail, tear
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule, fail, tear
 from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import append
 
 RESERVE = f"/log/{RESERVE_FILE}"
 LEAST = 64 * 1024
@@ -63,3 +65,49 @@ def test_a_full_disk_is_known_by_the_error_or_by_what_caused_it() -> None:
     assert is_disk_full(OSError(errno.ENOSPC, "No space left on device"))
     assert not is_disk_full(OSError(errno.EIO, "Input/output error"))
     assert not is_disk_full(StorageError("/log/t-0: nothing was written"))
+
+
+class FullDisk(FaultyFileSystem):
+    """A disk whose only room is what the reserve takes."""
+
+    def meet(self, operation: OperationName, *paths: str) -> Rule | None:
+        if operation == "write" and self.inner.status(RESERVE) is not None:
+            raise OSError(errno.ENOSPC, "No space left on device", paths[0])
+        return super().meet(operation, *paths)
+
+
+@pytest.fixture
+def full(disk: MemoryFileSystem) -> FullDisk:
+    """A full disk with topics orders, of two partitions with three records each, and other."""
+    with LogManager.open("/log", create=True, filesystem=disk, clock=disk.clock) as manager:
+        manager.create_topic("orders", partitions=2)
+        manager.create_topic("other", partitions=1)
+        for number in range(2):
+            append(manager.open_log("orders", number), b"a", b"b", b"c")
+    return FullDisk(disk)
+
+
+def test_records_are_deleted_in_its_room(full: FullDisk) -> None:
+    before = {TopicPartition("orders", 0): 2, TopicPartition("orders", 1): -1}
+    with LogManager.open("/log", filesystem=full) as manager:
+        deleted = [*delete_records(manager, before)]
+    assert [(each.log_start_offset, each.error) for each in deleted] == [(2, None), (3, None)]
+    with LogManager.open("/log", filesystem=full.inner) as manager:
+        assert [manager.open_reader("orders", number).log_start_offset for number in range(2)] == [2, 3]
+
+
+def test_a_topic_is_deleted_in_its_room(full: FullDisk) -> None:
+    with LogManager.open("/log", filesystem=full) as manager:
+        delete_topic(manager, "orders")
+        assert [*manager.topics()] == ["other"]
+    assert [name for name in full.list("/log") if name.startswith("orders")] == []
+
+
+def test_a_topic_is_deleted_although_the_first_attempt_ended_half_way(full: FullDisk) -> None:
+    full.inner.remove(RESERVE)
+    full.rules += [tear("/log/recovery-point-offset-checkpoint.tmp", after=0)]
+    with LogManager.open("/log", filesystem=full) as manager:
+        delete_topic(manager, "orders")
+        assert [*manager.topics()] == ["other"]
+    assert full.rules[0].struck
+    assert [name for name in full.list("/log") if name.startswith("orders")] == []

@@ -1,4 +1,4 @@
-"""Retention on a file system that is really full: a tmpfs of 2 MiB, in a mount namespace of its own."""
+"""Retention and deletion on a file system that is really full: a tmpfs of 2 MiB, in a mount namespace of its own."""
 
 from __future__ import annotations
 
@@ -142,3 +142,35 @@ def test_without_the_reserve_retention_says_what_to_do_and_loses_nothing(tmp_pat
     )
     assert (code, values) == (1, ["0", "1", "2", "3"])
     assert "free some space" in said
+
+
+def test_records_are_deleted_on_a_full_disk_and_the_next_retention_frees_the_space(tmp_path: Path) -> None:
+    found = on_a_small_disk(
+        tmp_path,
+        """
+        make()
+        with open("offsets.json", "w") as file:
+            json.dump({"partitions": [{"topic": "t", "partition": 0, "offset": 3}]}, file)
+        fill()
+        first = commitlog("delete-records", "--log-dir", "log", "--offset-json-file", "offsets.json")
+        left = values()
+        second = retain("retention.ms=-1")
+        third = retain("retention.ms=-1")
+        print(json.dumps([first.code, left, second.code, third.code, free(), os.path.getsize(RESERVE) >= 65536]))
+        """,
+    )
+    assert found == [0, ["3"], 0, 0, True, True]
+
+
+def test_a_topic_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
+    found = on_a_small_disk(
+        tmp_path,
+        """
+        make(partitions=2)
+        fill()
+        done = commitlog("topics", "--log-dir", "log", "--delete", "--topic", "t")
+        with LogManager.open("log") as manager:
+            print(json.dumps([done.code, [*manager.topics()], free(), os.path.getsize(RESERVE) >= 65536]))
+        """,
+    )
+    assert found == [0, [], True, True]
