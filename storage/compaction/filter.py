@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
+from functools import partial
 
 import numpy as np
 
 from ..format import v2
 from ..format.compaction_view import NO_HORIZON, Keyed
 from ..format.constants import NO_OFFSET
+from ..format.record_columns import in_halves
 from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
 from ..kernels.compaction import offset_map as maps
 from ..recovery.producer_state import ProducerState
@@ -72,13 +74,14 @@ class Filter:
         verify(self.segment, window, np.flatnonzero(discarded | (headers.table["count"] == 0)))
         superseded = ~discarded & self.rules.superseded.of(headers)
         is_read = ~discarded & ~superseded & (headers.table["count"] != 0)
-        parts = parts_of(window, is_read)
-        pieces = [piece for part in parts for piece in self._filtered(window, part, discardable, is_read)]
+        read = partial(self._filtered, window, discardable, is_read)
+        found = (each for part in parts_of(window, is_read) for each in in_halves(read, part))
+        pieces = [piece for each in found for piece in each]
         self.counts.bytes_read += len(window.buffer)
         self.counts.records_read += int(headers.table["count"][superseded].sum())
         return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, dtype=np.uint8)])
 
-    def _filtered(self, window: Window, part: slice, discardable: Bools, is_read: Bools) -> list[Bytes]:
+    def _filtered(self, window: Window, discardable: Bools, is_read: Bools, part: slice) -> list[Bytes]:
         headers = window.headers[part]
         read_rows = np.flatnonzero(is_read[part])
         is_known = self.rules.superseded.knows_each_record(headers[read_rows])

@@ -18,6 +18,7 @@ from ..filesystem.port import FileStatus
 from ..format import v2
 from ..format.compaction_view import Keyed
 from ..format.files.index_entries import AbortedTxn
+from ..format.record_columns import in_halves
 from ..format.tables import Bools, Bytes, Int64s
 from ..kernels.compaction import offset_map as maps
 from ..prefetch import in_order
@@ -133,10 +134,10 @@ class _Dirty(NamedTuple):
 
 
 class _Keys(NamedTuple):
-    """A dirty window with its decoded records, in runs of batches of magic 2 or of older ones."""
+    """A dirty window with the keys in it, in runs of batches of magic 2 or of older ones."""
 
     dirty: _Dirty
-    runs: list[tuple[Int64s, Keyed]]  # rows of the window, and the records of those batches
+    runs: list[tuple[Int64s, Keyed]]  # rows of the window, and the keys of those batches
 
 
 class _Decided(NamedTuple):
@@ -235,7 +236,13 @@ class _Round:
         rows = np.flatnonzero(wanted)
         is_v2 = window.headers.table["magic"][rows] >= v2.MAGIC
         runs = np.split(rows, np.flatnonzero(np.diff(is_v2)) + 1)
-        return _Keys(dirty, [(run, read_keys(segment, window, run, self.offset_map.secret)) for run in runs])
+        parts = [
+            part for run in runs for part in in_halves(partial(self._keys_in, segment, window, run), slice(0, len(run)))
+        ]
+        return _Keys(dirty, parts)
+
+    def _keys_in(self, segment: LogSegment, window: Window, run: Int64s, part: slice) -> tuple[Int64s, Keyed]:
+        return run[part], read_keys(segment, window, run[part], self.offset_map.secret).keys_alone()
 
     def _put(self, keys: _Keys) -> bool:
         """Puts the keys of one window into the map; returns False if the map is full."""

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -15,10 +16,12 @@ import numpy as np
 from ..errors import InvalidConfigError
 from ..format.compaction_view import Keyed
 from ..format.files.file_names import TopicPartition
+from ..format.record_columns import in_halves
 from ..format.tables import Bools, Int64s, Records
 from ..maintenance.run import MaintenanceRun, Partition
 from ..reading.reader import LogReader
 from ..segment.reader import SegmentReader
+from ..segment.walk import Window
 from .in_tier import EarlierRun
 from .keys import SALT_BYTES
 
@@ -142,7 +145,11 @@ def _decoded(segment: SegmentReader) -> Iterator[Records]:
     with closing(segment):
         for window in segment.batches(window_bytes=WINDOW_BYTES):
             rows = np.flatnonzero(~window.headers.is_control)
-            yield segment.decode(window, rows, COLUMNS).records
+            yield from in_halves(partial(_records_in, segment, window, rows), slice(0, len(rows)))
+
+
+def _records_in(segment: SegmentReader, window: Window, rows: Int64s, part: slice) -> Records:
+    return segment.decode(window, rows[part], COLUMNS).records
 
 
 def _canonical(records: Records) -> Iterator[bytes]:

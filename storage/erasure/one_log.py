@@ -25,7 +25,8 @@ from ..format import v2
 from ..format.compaction_view import NO_HORIZON, Keyed
 from ..format.files import file_names
 from ..format.files.index_entries import AbortedTxn
-from ..format.tables import BatchHeaders, Bytes, Int64s
+from ..format.record_columns import in_halves
+from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
 from ..key_filters.files import FilterFiles
 from ..prefetch import in_order
 from ..reading.reader import LogReader
@@ -194,15 +195,22 @@ def _cut(segment: LogSegment, finder: RecordFinder, window: Window) -> _Cut:
     headers = window.headers
     is_read = ~headers.is_control & (headers.table["count"] != 0)
     verify(segment, window, np.flatnonzero(~is_read))  # the others are verified when they are decoded
+    read = partial(_part_cut, segment, finder, window, is_read)
     pieces: list[Bytes] = []
     lost = 0
     for part in parts_of(window, is_read):
-        rows = np.flatnonzero(is_read[part])
-        records = read_keys(segment, window, rows + part.start, finder.secret)
-        verdict = _verdict(headers[part], rows, records, finder)
-        lost += len(verdict.kept) - int(verdict.kept.sum())
-        pieces += written(window.buffer, headers[part], verdict, records, rows)
+        for cut in in_halves(read, part):
+            pieces += cut.pieces
+            lost += cut.records
     return _Cut(window, pieces if lost else [window.buffer], lost)
+
+
+def _part_cut(segment: LogSegment, finder: RecordFinder, window: Window, is_read: Bools, part: slice) -> _Cut:
+    headers, rows = window.headers[part], np.flatnonzero(is_read[part])
+    records = read_keys(segment, window, rows + part.start, finder.secret)
+    verdict = _verdict(headers, rows, records, finder)
+    lost = len(verdict.kept) - int(verdict.kept.sum())
+    return _Cut(window, written(window.buffer, headers, verdict, records, rows), lost)
 
 
 def _verdict(headers: BatchHeaders, read_rows: Int64s, records: Keyed, finder: RecordFinder) -> Verdict:

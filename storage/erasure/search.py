@@ -10,11 +10,13 @@ import hashlib
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..format.tables import Decoded, Records
+from ..format.record_columns import in_halves
+from ..format.tables import Int64s, Records
 from ..prefetch import in_order
 from ..reading.reader import LogReader
 from ..segment.reader import SegmentReader
@@ -111,14 +113,20 @@ def search(log: LogReader, sought: Sought) -> LogContent:
 def _search_segment(segment: SegmentReader, sought: Sought) -> SegmentContent:
     digest, size, records, found = hashlib.sha256(), 0, 0, 0
 
-    def decode(window: Window) -> tuple[Window, Decoded]:
+    def count(window: Window) -> tuple[Window, list[tuple[int, int]]]:
         rows = np.flatnonzero(~window.headers.is_control)
-        return window, segment.decode(window, rows, sought.columns)
+        return window, [*in_halves(partial(_counts, segment, sought, window, rows), slice(0, len(rows)))]
 
-    with closing(segment), closing(in_order(decode, segment.batches(window_bytes=WINDOW_BYTES))) as decoded:
-        for window, (rows, _) in decoded:
+    with closing(segment), closing(in_order(count, segment.batches(window_bytes=WINDOW_BYTES))) as counted:
+        for window, counts in counted:
             digest.update(window.buffer)
             size += len(window.buffer)
-            records += len(rows)
-            found += sought.count_in(rows)
+            records += sum(each for each, _ in counts)
+            found += sum(each for _, each in counts)
     return SegmentContent(segment.base_offset, size, digest.hexdigest(), records, found)
+
+
+def _counts(segment: SegmentReader, sought: Sought, window: Window, rows: Int64s, part: slice) -> tuple[int, int]:
+    """Returns how many records a part of some batches has, and how many of them are sought."""
+    records = segment.decode(window, rows[part], sought.columns).records
+    return len(records), sought.count_in(records)

@@ -70,6 +70,10 @@ class Keyed:
     has_value: Bools  # shape (records,)
     counts: Int64s  # shape (batches,): records in each batch
 
+    def keys_alone(self) -> Keyed:
+        """Returns the same without the bytes of the records, so these batches cannot be rebuilt."""
+        return Keyed(self.hashes, self.offsets, self.has_key, self.has_value, self.counts)
+
     def rebuild(self, wanted: Wanted) -> Rebuilt:
         """Returns the batches of ``wanted``, in their codecs at Kafka's default levels.
 

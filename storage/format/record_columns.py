@@ -6,9 +6,9 @@ sources, since each decompressed batch is one. All end up in one :class:`Records
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ RECORD_BYTES_MIN = 7  # of magic 2, without key, value and headers
 MESSAGE_BYTES_MIN = 14  # of magic 0, without key and value
 SAMPLED_BATCHES = 16  # used to estimate the size of keys and values
 SPARE = 1 / 16  # allocated on top of that estimate
+
+Result = TypeVar("Result")
 
 
 class Part(NamedTuple):
@@ -48,6 +50,26 @@ def describe(reason: int, record: int) -> str:
         kernel.NESTED: "it is a compressed message inside a compressed message",
     }
     return f"record {record} does not decode: {reasons[reason]}"
+
+
+def in_halves(read: Callable[[slice], Result], batches: slice) -> Iterator[Result]:
+    """Yields the result of ``read`` for some batches; for each half of them if one table is too small for all.
+
+    A few megabytes of compressed batches may have more bytes of records than a table can have. Raises the
+    TableSizeError of ``read`` for a single batch. Keeps no reference to a result.
+    """
+    found: list[Result] = []
+    try:
+        found.append(read(batches))
+    except TableSizeError:
+        if batches.stop - batches.start < 2:
+            raise
+    if found:
+        yield found.pop()
+        return
+    middle = (batches.start + batches.stop) // 2  # here, because the error holds what was decompressed
+    yield from in_halves(read, slice(batches.start, middle))
+    yield from in_halves(read, slice(middle, batches.stop))
 
 
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:

@@ -11,8 +11,14 @@ import pytest
 from pyspark_commitlog.storage.compaction.dirty import cleanable, dirtiest_first, group_segments
 from pyspark_commitlog.storage.compaction.rounds import WINDOW_BYTES_MIN, Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
-from pyspark_commitlog.storage.errors import CorruptRecordError, InvalidConfigError, LogDirLockedError, StorageError
-from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.errors import (
+    CorruptRecordError,
+    InvalidConfigError,
+    LogDirLockedError,
+    StorageError,
+    TableSizeError,
+)
+from pyspark_commitlog.storage.format import decompressed_parts, v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.internal import control_records
@@ -34,6 +40,7 @@ from tests.support.logs.building import config, records
 
 HOUR_MS = 3_600_000
 Pairs = list[tuple[bytes | None, bytes | None]]
+ZSTD = v2.BatchFields(codec=Codec.ZSTD)
 
 
 def compacted_topic(**overrides: object) -> LogConfig:
@@ -338,6 +345,33 @@ def test_a_segment_that_lost_its_end_is_not_compacted_before_somebody_says_so(
         assert "the log ends with offset 1" in reason
         assert clean(log, first_dirty) == 4
         assert len(pairs(log)) == 3
+
+
+def test_batches_with_more_bytes_than_a_table_can_have_are_compacted(
+    disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decompressed_parts, "INT32_MAX", 2**20)
+    large = [(b"%d" % number, bytes([number]) * 400_000) for number in range(12)]
+    with a_log(disk) as log:
+        for number, row in enumerate(large):
+            rows = [row, (b"same", b"%d" % number)]
+            log.append(v2.encode(records([v for _, v in rows], keys=[k for k, _ in rows]), ZSTD))
+        log.roll()
+        assert clean(log) == 24
+        assert pairs(log) == [*large, (b"same", b"11")]
+
+
+def test_one_batch_with_more_bytes_than_a_table_can_have_ends_the_compaction(
+    disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_log(disk) as log:
+        write(log, [(b"a", b"1")], [(b"a", b"2"), (b"b", bytes(2**19))], fields=ZSTD)
+        before = pairs(log)
+        monkeypatch.setattr(decompressed_parts, "INT32_MAX", 2**19)
+        with pytest.raises(TableSizeError, match=r"position 0: .*decode fewer batches"):
+            clean(log)
+        monkeypatch.undo()
+        assert pairs(log) == before
 
 
 # Concurrent processes

@@ -18,9 +18,10 @@ from pyspark_commitlog.arrow.choice import SqlChoice
 from pyspark_commitlog.storage import LogManager, Records, TopicPartition
 from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.erasure.certificate import Erasure, ErasureClaim
-from pyspark_commitlog.storage.erasure.choosing import Chooser, ErasedOffsets
+from pyspark_commitlog.storage.erasure.choosing import Chooser, ErasedOffsets, choose
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format import decompressed_parts, v2
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import HeadersColumn
 from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus
 from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
@@ -249,3 +250,16 @@ def test_a_choice_sees_records_of_any_time_key_and_header() -> None:
         found = chooser(some, TopicPartition("t", 0))
     assert found.dtype == np.int64
     assert found.tolist() == [0, 1]
+
+
+def test_records_are_chosen_from_batches_with_more_bytes_than_a_table_can_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decompressed_parts, "INT32_MAX", 2**20)
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("orders", partitions=1)
+        log = manager.open_log("orders", 0)
+        for number in range(5):
+            log.append(v2.encode(records([bytes([number]) * 400_000]), v2.BatchFields(codec=Codec.ZSTD)))
+        chosen = choose(log, TopicPartition("orders", 0), SqlChoice('"offset" IN (1, 4)'), None)
+    assert chosen.offsets.tolist() == [1, 4]

@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.erasure.keys import AskedKeys, KeyFinder
 from pyspark_commitlog.storage.erasure.one_log import LogErasure, erase, preview
 from pyspark_commitlog.storage.erasure.search import ErasedKeys, search
 from pyspark_commitlog.storage.errors import CorruptRecordError, LogDirLockedError, OutOfOrderSequenceError
-from pyspark_commitlog.storage.format import by_magic, v2
+from pyspark_commitlog.storage.format import by_magic, decompressed_parts, v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.reading.aborted import Isolation
@@ -274,6 +274,21 @@ def test_a_search_finds_records_below_the_log_start_and_in_the_active_segment(tm
         assert search(log, ErasedKeys(keys)).found == 0
         write(log, ANN)
         assert search(log, ErasedKeys(keys.salted())).found == 1
+
+
+def test_batches_with_more_bytes_than_a_table_can_have_are_erased_from_and_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_log(tmp_path) as log:
+        for number in range(12):
+            rows = records([bytes([number]) * 400_000] * 2, keys=[ANN, IDA])
+            log.append(v2.encode(rows, v2.BatchFields(codec=Codec.ZSTD)))
+        before = found(log)
+        monkeypatch.setattr(decompressed_parts, "INT32_MAX", 2**20)
+        assert [each.records for each in erased(log, ANN).replaced] == [12]
+        assert found(log) == without(before, ANN)
+        content = search(log, ErasedKeys(AskedKeys(frozenset([ANN, IDA]))))
+        assert [(each.records, each.found) for each in content.segments] == [(12, 12), (0, 0)]
 
 
 def test_a_log_with_a_limit_of_index_entries_is_divided_where_it_does_not_fit(tmp_path: Path) -> None:

@@ -29,11 +29,14 @@ from pyspark_commitlog.storage import (
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.format import decompressed_parts, v2
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.key_filters.files import FilterFiles
 from pyspark_commitlog.storage.key_filters.filter_file import encode
+from pyspark_commitlog.storage.key_filters.making import make_filter
 from pyspark_commitlog.storage.segment.walk import LogContext
 from tests.storage.finding.scanning import Row, found
-from tests.support.logs.building import now_ms
+from tests.support.logs.building import now_ms, open_log, open_reader, records
 from tests.support.logs.key_filters import (
     RECORDS,
     SEGMENTS,
@@ -322,3 +325,22 @@ def spoiled(data: bytearray, chance: Random) -> bytes:
     for _ in range(chance.randint(1, 40)):  # most of them behind the table, so that other filters are believed
         data[chance.randrange(chance.choice([0, 16 + 48 * SEGMENTS]), len(data))] = chance.randrange(256) * (kind == 2)
     return bytes(data)
+
+
+def test_a_segment_with_more_bytes_at_once_than_a_table_can_have_gets_the_same_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_log(tmp_path) as log:
+        for number in range(5):
+            rows = records([bytes([number]) * 400_000], keys=[b"key %d" % number])
+            log.append(v2.encode(rows, v2.BatchFields(codec=Codec.ZSTD)))
+        log.roll()
+    with open_reader(tmp_path) as reader:
+        segment = next(iter(reader.segments))
+        expected = make_filter(segment)
+        monkeypatch.setattr(decompressed_parts, "INT32_MAX", 2**20)
+        made = make_filter(segment)
+    assert made is not None
+    assert expected is not None
+    assert (made.segment, made.next_offset) == (expected.segment, expected.next_offset)
+    assert made.bits.tolist() == expected.bits.tolist()
