@@ -58,6 +58,8 @@ Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
 ABORTED = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
 NO_OFFSETS: Offsets = MappingProxyType({})
 
+_OPENS_SLOWLY = "%s; snapshots or recovery points are missing, so opening the logs takes longer"
+
 logger = logging.getLogger(__name__)
 
 
@@ -244,16 +246,26 @@ class TransactionCoordinator:
     def checkpoint(self) -> None:
         """Writes producer snapshots and recovery points of all partitions committed to since the last call.
 
-        They make the next opening faster and can be recreated, so a disk error is logged, not raised.
+        They make the next opening faster and can be recreated, so a disk error is logged, not raised. Holds the append
+        locks until the recovery points are written: one of a log that another process truncates, or of a topic that it
+        deletes and creates again, would be above the end of what is synced.
         """
         logs, self._to_checkpoint = self._to_checkpoint, {}
         try:
-            for log in logs.values():
-                log.write_snapshot(lag_bytes=SNAPSHOT_LAG_BYTES)
-                log.sync_aborted()
-            self.manager.write_recovery_points({partition: log.recovery_point for partition, log in logs.items()})
+            with ExitStack() as held:
+                for log in (logs[partition] for partition in sorted(logs)):
+                    held.enter_context(log.exclusively())
+                    log.write_snapshot(lag_bytes=SNAPSHOT_LAG_BYTES)
+                    log.sync_aborted()
+                self._write_recovery_points(logs)
         except (StorageError, OSError) as error:
-            logger.warning("%s; snapshots or recovery points are missing, so opening the logs takes longer", error)
+            logger.warning(_OPENS_SLOWLY, error)
+
+    def _write_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
+        try:
+            self.manager.write_recovery_points({partition: log.recovery_point for partition, log in logs.items()})
+        except OSError as error:  # raised under the locks, it would stop all writes to a log
+            logger.warning(_OPENS_SLOWLY, error)
 
     def _append_offsets(
         self, transaction: Transaction, offsets: Offsets, logs: Mapping[TopicPartition, Log]

@@ -299,7 +299,7 @@ def check_recovery_point_may_rise(effort: Effort) -> None:
 
 
 def test_another_process_may_raise_the_recovery_point_while_a_log_recovers() -> None:
-    """A coordinator does, without the log's lock; it has synced the log, and a later opening believes the indexes."""
+    """Coordinators of 0.1.0 do, without the log's lock; they synced the log, and later openings believe the indexes."""
     check_recovery_point_may_rise(Effort(with_kills=True))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,7 +24,9 @@ from pyspark_commitlog.storage.errors import (
     UnknownTopicOrPartitionError,
 )
 from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.internal.internal_topics import (
+    GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
     TransactionLogKey,
     TransactionLogValue,
@@ -550,6 +553,22 @@ def test_the_indexes_of_aborted_transactions_are_on_disk_below_the_recovery_poin
             assert len(manager.open_log(*partition).segments.active.txn_index.entries) == 1
 
 
+def test_no_other_process_truncates_or_deletes_a_log_while_its_recovery_point_is_written(
+    query: Query, disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: dict[TopicPartition, bool] = {}
+    write = LogManager.write_recovery_points
+
+    def noting(manager: LogManager, offsets: Mapping[TopicPartition, int]) -> None:
+        locked.update({each: manage(disk).is_append_locked(*each) for each in offsets})
+        write(manager, offsets)
+
+    monkeypatch.setattr(LogManager, "write_recovery_points", noting)
+    query.run_batch(0)
+    assert locked == dict.fromkeys([*PARTITIONS, (GROUP_METADATA_TOPIC, 0)], True)
+    assert not manage(disk).is_append_locked(*PARTITIONS[0])
+
+
 def test_snapshots_and_checkpoints_that_cannot_be_written_stop_nothing(
     faulty: tuple[FaultyFileSystem, Query],
 ) -> None:
@@ -559,6 +578,7 @@ def test_snapshots_and_checkpoints_that_cannot_be_written_stop_nothing(
     query.run_batch(0)
     query.run_batch(1)
     assert rule.struck
+    assert None not in [query.manager.opened_log(*partition) for partition in PARTITIONS]
     assert content(query.manager, 0) == expected(0, range(2))
 
 
