@@ -209,7 +209,7 @@ def resolve_dead_transactions(
     Completes decided transactions. Aborts Ongoing ones older than their timeout, and those whose transactional id has a
     newer epoch. Reports, but does not end, transactions of producers that no transactional id has, and transactions
     whose transactional id another process has locked. On a full disk, the directory gives up its reserve. With
-    ``dry_run``, writes to no log. Raises LogStoreError if a partition cannot be read or written; with ``failures``,
+    ``dry_run``, writes nothing. Raises LogStoreError if a partition cannot be read or written; with ``failures``,
     adds the error to that list instead and continues with the other transactions.
     """
     resolved = []
@@ -234,34 +234,44 @@ def resolve(manager: LogManager, found: OpenTransaction, *, dry_run: bool = Fals
     if found.state == "Ongoing" and found.age_ms < found.timeout_ms:
         reason = f"its transaction.timeout.ms of {found.timeout_ms} has not passed"
         return ResolvedTransaction(found, Resolution.KEPT, reason)
+    states = TransactionStates(manager)
     try:
+        if dry_run:
+            TransactionalIdLock.check_free(manager, found.transactional_id)
+            return _planned(found, states.newest(found.transactional_id))
         lock = TransactionalIdLock.take(manager, found.transactional_id, "the retention of abandoned transactions")
     except LogDirLockedError as error:
         return ResolvedTransaction(found, Resolution.KEPT, str(error))
     with lock:
-        return _resolve_locked(TransactionStates(manager), found, found.transactional_id, dry_run=dry_run)
+        return _resolve_locked(states, found, found.transactional_id)
 
 
-def _resolve_locked(
-    states: TransactionStates, found: OpenTransaction, transactional_id: str, *, dry_run: bool
-) -> ResolvedTransaction:
-    newest = states.settled(transactional_id)
+def _planned(found: OpenTransaction, newest: TransactionLogValue | None) -> ResolvedTransaction:
+    """Returns what is to be done with a transaction; ``newest``: the state of its transactional id."""
     if newest is None or not _is_still(found, newest):
         reason = f"its transactional id has changed to {state_text(newest)} in the meantime"
         return ResolvedTransaction(found, Resolution.KEPT, reason)
     if found.state == "Superseded":
-        if not dry_run:
-            _abort_superseded(states, found)
         reason = f"its transactional id has moved on: {state_text(newest)}"
         return ResolvedTransaction(found, Resolution.ABORTED, reason)
     is_commit = newest.transaction_status is TransactionState.PREPARE_COMMIT
     reason = "decided, but not ended" if newest.transaction_status in PREPARED else "older than its timeout"
-    if not dry_run:
-        try:
-            Ending(states, transactional_id).bring_to_complete(newest)
-        except ProducerFencedError as error:
-            return ResolvedTransaction(found, Resolution.KEPT, str(error))
     return ResolvedTransaction(found, Resolution.COMMITTED if is_commit else Resolution.ABORTED, reason)
+
+
+def _resolve_locked(states: TransactionStates, found: OpenTransaction, transactional_id: str) -> ResolvedTransaction:
+    newest = states.settled(transactional_id)
+    planned = _planned(found, newest)
+    if newest is None or planned.resolution is Resolution.KEPT:
+        return planned
+    if found.state == "Superseded":
+        _abort_superseded(states, found)
+        return planned
+    try:
+        Ending(states, transactional_id).bring_to_complete(newest)
+    except ProducerFencedError as error:
+        return ResolvedTransaction(found, Resolution.KEPT, str(error))
+    return planned
 
 
 def _is_still(found: OpenTransaction, newest: TransactionLogValue) -> bool:

@@ -193,7 +193,7 @@ def _check_hangs(manager: LogManager, partition: TopicPartition, found: HoldingT
 
 def _who_ends_it(manager: LogManager, transactional_id: str, value: TransactionLogValue) -> str:
     try:
-        TransactionalIdLock.take(manager, transactional_id, "a check of a transaction").release()
+        TransactionalIdLock.check_free(manager, transactional_id)
     except LogDirLockedError as error:
         return f"and is in use: {error}"
     ends_ms = value.transaction_start_timestamp_ms + value.transaction_timeout_ms

@@ -47,16 +47,8 @@ class TransactionalIdLock:
 
         Raises LogDirLockedError, with the holder if that is known, while another process holds the lock.
         """
-        check_transactional_id(transactional_id)
-        digest = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        path = manager.path(f".transaction-{digest}.lock")
-        lock = manager.filesystem.lock(path, wait=False)
-        if lock is None:
-            raise LogDirLockedError(
-                f"{path}: transactional id {transactional_id!r} is in use{_by_holder(manager, path)}; stop that query, "
-                f"or use another transactional id: each running query needs one of its own{lock_holders(path)}"
-            )
-        taken = cls(manager, path, lock)
+        path = _path_of(manager, transactional_id)
+        taken = cls(manager, path, _take(manager, path, transactional_id))
         try:  # the lock must not outlive an error, or this process would keep all others out
             with manager.filesystem.open(path, "create") as file:
                 file.truncate(0)
@@ -65,6 +57,13 @@ class TransactionalIdLock:
             taken.release()
             raise
         return taken
+
+    @classmethod
+    def check_free(cls, manager: LogManager, transactional_id: str) -> None:
+        """Raises LogDirLockedError as :meth:`take`; otherwise has the lock for a moment only, and writes nothing."""
+        path = _path_of(manager, transactional_id)
+        if manager.filesystem.status(path) is not None:
+            _take(manager, path, transactional_id).release()
 
     def release(self, *, keep_file: bool = False) -> None:
         """Releases the lock. Removes the file unless ``keep_file``; a remaining file does no harm."""
@@ -82,6 +81,23 @@ class TransactionalIdLock:
 
     def __exit__(self, *exc: object) -> None:
         self.release()
+
+
+def _path_of(manager: LogManager, transactional_id: str) -> str:
+    """Returns the path of the lock file of a transactional id. Raises InvalidConfigError for an invalid id."""
+    check_transactional_id(transactional_id)
+    digest = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return manager.path(f".transaction-{digest}.lock")
+
+
+def _take(manager: LogManager, path: str, transactional_id: str) -> Lock:
+    lock = manager.filesystem.lock(path, wait=False)
+    if lock is None:
+        raise LogDirLockedError(
+            f"{path}: transactional id {transactional_id!r} is in use{_by_holder(manager, path)}; stop that query, "
+            f"or use another transactional id: each running query needs one of its own{lock_holders(path)}"
+        )
+    return lock
 
 
 def _by_holder(manager: LogManager, path: str) -> str:

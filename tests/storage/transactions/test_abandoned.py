@@ -26,6 +26,7 @@ from pyspark_commitlog.storage.transactions.abandoned import (
 from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
 from pyspark_commitlog.storage.transactions.states import TransactionStates
+from tests.support.disk.disks import digest_of
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail, tear
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import write_transactional
@@ -83,6 +84,21 @@ def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: Mem
         dead.commit(transaction, 0, parts)
     Query.on(disk).run(1)
     assert content(manage(disk), 0) == values_of(0, 0)
+
+
+def test_a_dry_run_writes_nothing(disk: MemoryFileSystem) -> None:
+    dead = Query.on(disk).start()
+    transaction = dead.begin()
+    dead.write(transaction, 0)
+    clock_of(disk).advance(transaction.timeout_ms + 1)
+    before = digest_of(disk)
+    (held,) = resolve_dead_transactions(manage(disk), dry_run=True)
+    assert held.resolution is Resolution.KEPT
+    assert "in use by a query" in held.reason
+    disk.lose_locks()
+    (planned,) = resolve_dead_transactions(manage(disk), dry_run=True)
+    assert (planned.resolution, planned.reason) == (Resolution.ABORTED, "older than its timeout")
+    assert digest_of(disk) == before
 
 
 @pytest.mark.parametrize("full", ["*/__transaction_state-0/*.log", DATA_LOG], ids=["decision", "marker"])
