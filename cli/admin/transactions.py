@@ -75,6 +75,7 @@ def transactions(  # the flags are those of kafka-transactions
         raise typer.BadParameter("--abort and --find-hanging cannot be used together")
     with storage.LogManager.open(log_dir) as manager:
         _warn_of_missing(manager)
+        _check_known(manager, topic, partition)
         if abort:
             _abort(manager, topic, partition, start_offset, is_dry=dry_run, as_json=as_json)
             return
@@ -87,6 +88,17 @@ def transactions(  # the flags are those of kafka-transactions
         failures.errors += storage.TransactionStates(manager).unreadable()
     _show(_within(found, topic, partition), "no hanging" if find_hanging else "no open", as_json=as_json)
     failures.end()
+
+
+def _check_known(manager: storage.LogManager, topic: str | None, partition: int | None) -> None:
+    """Raises UnknownTopicOrPartitionError for a topic or partition that the directory does not have."""
+    if topic is None:
+        return
+    known = manager.topic(topic).partitions
+    if partition not in (None, *known):
+        raise storage.UnknownTopicOrPartitionError(
+            f"topic {topic!r} in {manager.directory} has partitions {list(known)}, but not {partition}"
+        )
 
 
 def _show(found: list[storage.OpenTransaction], none: str, *, as_json: bool) -> None:

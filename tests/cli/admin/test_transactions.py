@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -160,7 +161,9 @@ def test_a_hanging_transaction_is_found_and_aborted(hanging: str) -> None:
 
 
 def test_open_transactions_of_a_topic_or_partition_are_listed(hanging: str) -> None:
-    for flags, count in ((["--topic", "t"], 1), (["--topic", "t", "--partition", "1"], 0), (["--topic", "u"], 0)):
+    with LogManager.open(hanging) as manager:
+        manager.create_topic("other", partitions=1)
+    for flags, count in ((["--topic", "t"], 1), (["--topic", "t", "--partition", "1"], 0), (["--topic", "other"], 0)):
         done = commitlog("transactions", "--log-dir", hanging, "--json", *flags)
         assert len(done.stdout.splitlines()) == count
 
@@ -211,3 +214,18 @@ def test_a_lost_partition_of_a_topic_is_named_behind_what_the_others_have(hangin
     assert done.stderr.splitlines() == [
         f"commitlog: {hanging}/lost-0: no such directory: the partition was deleted, or its disk is not mounted"
     ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--topic", "tt"), r"no topic 'tt' in .* \(did you mean 't'\?\)"),
+        (("--topic", "t", "--partition", "2"), r"topic 't' in .* has partitions \[0, 1\], but not 2"),
+        (("--topic", "tt", "--find-hanging"), "no topic 'tt'"),
+    ],
+)
+def test_an_unknown_topic_or_partition_is_a_failure(directory: str, asked: tuple[str, ...], said: str) -> None:
+    done = commitlog("transactions", "--log-dir", directory, *asked)
+    assert (done.code, done.stdout) == (1, "")
+    assert re.search(said, done.stderr)
+    assert commitlog("transactions", "--log-dir", directory, "--topic", "t", "--partition", "1").code == 0
