@@ -8,12 +8,16 @@ The table may be set back, too, or deleted. So a note in the query's checkpoint 
 written to the table (``write.exactly_once.checkpoint``). For the export job, which writes every micro-batch to its
 table, Spark's own entries in the checkpoint are enough.
 
+With ``delta.setTransactionRetentionDuration``, Delta forgets a micro-batch that is older, and would write it again. It
+is then searched for in the table's commits.
+
 With Spark Connect, the number of the last micro-batch is not known, so another query is refused even if the earlier
 query committed nothing. Where the query itself is not known, only Delta's rule applies.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -28,6 +32,8 @@ from .provenance.next_offsets import NextOffsets
 
 _NOTED = "table"  # in the place of a topic's name in notes
 _QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
+_FORGETTING = "delta.setTransactionRetentionDuration"  # Delta's property: how long it knows a micro-batch
+_IN_GLOBS = re.compile(r"[\\{}\[\]*?]")  # characters of a path that Hadoop takes for a pattern
 
 # The commits of this process: by table and txnAppId, the query's run and the version.
 _committed: dict[tuple[str, str], tuple[str, int]] = {}
@@ -84,15 +90,30 @@ def newest_batch(session: SparkSession, path: str, app_id: str) -> int | None:
     if not DeltaTable.isDeltaTable(session, path):
         return None
     newest_version(session, path)  # not the one that this JVM read last
-    return committed_version(session, path, app_id)
+    known = committed_version(session, path, app_id)
+    if known is None and _FORGETTING in properties_of(session, path):
+        return _newest_in_commits(session, path, app_id)
+    return known
+
+
+def _newest_in_commits(session: SparkSession, path: str, app_id: str) -> int | None:
+    """Returns the last micro-batch of ``app_id`` in the table's commits, also one that Delta has forgotten.
+
+    Delta keeps commits for ``delta.logRetentionDuration``; returns None if none of the kept ones has a micro-batch.
+    """
+    folder = _IN_GLOBS.sub(r"\\\g<0>", path)
+    commits = session.read.schema("txn struct<appId: string, version: bigint>").json(f"{folder}/_delta_log/*.json")
+    found = commits.where(F.col("txn.appId") == app_id).agg(F.max("txn.version")).head()
+    return None if found is None or found[0] is None else int(found[0])
 
 
 def _lacking(known: str, path: str, done: int | None, way_out: str) -> ProgressMismatchError:
     """Returns the error for a table that has only the batches up to ``done``; ``known``: which one it must have."""
     has = "none of its batches" if done is None else f"its batches only up to {done}"
     return ProgressMismatchError(
-        f"{known}, but table {path} has {has}: the table was deleted, is an older copy, or another one. Continuing "
-        f"would leave out the rows in between. Put back the table that fits; {way_out}"
+        f"{known}, but table {path} has {has}: the table was deleted, is an older copy, or another one, or forgets "
+        f"batches ({_FORGETTING}) and no longer has their commits. Continuing would leave out the rows in between, "
+        f"unless the table has them. Put back the table that fits; {way_out}"
     )
 
 

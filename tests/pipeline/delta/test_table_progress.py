@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog.pipeline.delta import table_progress
 from pyspark_commitlog.pipeline.delta.provenance.next_offsets import NextOffsets
-from pyspark_commitlog.pipeline.delta.table_progress import TableProgress, beyond_plan
+from pyspark_commitlog.pipeline.delta.table_progress import TableProgress, beyond_plan, newest_batch, set_properties
 from pyspark_commitlog.pipeline.delta.tables import starting_offsets, table_sink
 from pyspark_commitlog.pipeline.rows.topic_ids import KnownOffsets
+from pyspark_commitlog.pipeline.write.classic_session import committed_version
 from pyspark_commitlog.pipeline.write.exactly_once.checkpoint import LocalCheckpoint
 from pyspark_commitlog.pipeline.write.exactly_once.progress import Run
 from pyspark_commitlog.storage import ProgressMismatchError, TopicPartition
@@ -132,6 +133,22 @@ def test_batch_whose_commit_was_lost_is_skipped(topic: Topic, path: str, tmp_pat
     assert offsets(topic, path) == [0, 1, 2, 3]
 
 
+@MODES
+def test_batches_that_delta_has_forgotten_are_known_by_its_commits(topic: Topic, tmp_path: Path, mode: str) -> None:
+    path, checkpoint = str(tmp_path / "table[1]"), tmp_path / "checkpoint"
+    sink = table_sink(path=path, mode=mode, txnAppId="mine")
+    run(two_by_two(topic), sink, checkpoint)
+    set_properties(topic.spark, path, {"delta.setTransactionRetentionDuration": "interval 1 milliseconds"})
+    assert committed_version(topic.spark, path, "mine") is None
+    assert newest_batch(topic.spark, path, "mine") == 1
+    assert newest_batch(topic.spark, path, "other") is None
+    lose(checkpoint / "commits" / "1")
+    for late in (b"late", b"later"):
+        topic.append([(late, b"z")])
+        run(two_by_two(topic), sink, checkpoint)
+    assert offsets(topic, path) == [0, 1, 2, 3, 4]
+
+
 def lose_batch(checkpoint: Path, number: int) -> None:
     for folder in ("offsets", "commits"):
         lose(checkpoint / folder / str(number))
@@ -227,7 +244,8 @@ def test_table_must_have_what_the_checkpoint_notes_once_spark_has_gone_on(
 ) -> None:
     with at(3, done=2).noted():
         pass
-    with pytest.raises(ProgressMismatchError, match=r"/cp/commitlog/.*\.json notes that batch 3 .*, delete /cp/commit"):
+    lacking = r"/cp/commitlog/.*\.json notes that batch 3 .* or forgets batches \(delta\..*, delete /cp/commit"
+    with pytest.raises(ProgressMismatchError, match=lacking):
         at(version, done=done).check_has_noted()
 
 
