@@ -33,7 +33,7 @@ from .records import Record, to_record
 
 FOUND_MAX = 500  # records of one page; then the search stops, and the page states that
 WAITING_MAX = 100  # records that the page has not taken yet; then the search waits
-TURN_KEPT_S = 1.0  # how long it then keeps its turn; after that, another search has it
+TURN_KEPT_S = 1.0  # how long in all it waits so within one turn; after that, another search has the turn
 UNTAKEN_S = 60  # how long a search without its turn waits in all for its page to take records
 FOLLOWED_S = 600  # how long a search checks for new records; then the page has a link to continue
 LOOK_EVERY_S = 1.0  # seconds between checks for new records; longer if a check takes more than a tenth of that
@@ -93,6 +93,7 @@ class RunningSearch:
     def __init__(self, logs: Logs, wanted: Wanted) -> None:
         self._logs, self._wanted = logs, wanted
         self._found: Queue[Hit | SearchEnd] = Queue(WAITING_MAX)
+        self._turn_s = TURN_KEPT_S  # how much longer it may wait for its page within this turn
         self._patience_s: float = UNTAKEN_S
         self._stopped = threading.Event()
         self._done = self._total = self._partitions = self._count = 0
@@ -159,6 +160,7 @@ class RunningSearch:
         Raises OffsetOutOfRangeError if ``ends`` are those of a topic that was deleted and made again.
         """
         with self._logs.open() as log:
+            self._turn_s = TURN_KEPT_S
             ids = self._ids or topic_ids(log.manager, log.manager.topic(self._wanted.topic).topic_partitions)
             with self._opened(log, ends, unsearched) as search:
                 # Only now: an id never comes back, so if it is the same, the open logs are those of the topic.
@@ -198,12 +200,16 @@ class RunningSearch:
         return SearchEnd(False, tuple(unsearched))
 
     def _put_hit(self, hit: Hit) -> None:
-        """Adds a record. If its page takes none, other searches do not wait for this one's turn to end."""
+        """Adds a record. If its page takes them slowly, other searches do not wait for this one's turn to end."""
+        began = time.monotonic()
         try:
-            self._found.put(hit, timeout=TURN_KEPT_S)
+            self._found.put(hit, timeout=max(0.0, self._turn_s))
         except Full:
             with self._logs.lend_turn():
                 self._put(hit)
+            self._turn_s = TURN_KEPT_S
+        else:
+            self._turn_s -= time.monotonic() - began
 
     def _put(self, item: Hit | SearchEnd) -> None:
         began = time.monotonic()

@@ -110,6 +110,24 @@ def test_searches_whose_records_nobody_takes_hold_up_no_other(tmp_path: Path, mo
     assert ended(unread[1])
 
 
+def test_a_search_whose_records_are_taken_slowly_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "WAITING_MAX", 2)
+    logs_of(tmp_path, 40)
+    logs = Logs(str(tmp_path / "log"), at_once=1)
+    slow = RunningSearch(logs, Wanted("t", Condition(key=b"key"), Bounds()))
+    hits = [slow.take(30)]
+    other = RunningSearch(logs, Wanted("t", Condition(value_contains=b"value 7"), Bounds()))
+    while other.is_running:
+        hits.append(slow.take(30))
+        time.sleep(0.3)  # less than TURN_KEPT_S
+    assert {type(each) for each in hits} == {Hit}
+    assert len(hits) < 30  # the search through 40 records is not at its end
+    assert [type(each) for each in taken(other)] == [Hit, SearchEnd]
+    slow.stop()
+
+
 def test_a_page_that_takes_records_too_slowly_learns_that_its_search_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
