@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..directory.manager import LogManager
@@ -15,6 +14,7 @@ from ..errors import CorruptionError, SnapshotError, UnknownTopicOrPartitionErro
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import parent_of
 from ..filesystem.port import Buffer, FileSystem
+from ..filesystem.temporary import temporary_folder
 from ..format.files import file_names
 from ..prefetch import in_order
 from ..transfer.choosing import OnComplete, note_nothing
@@ -78,7 +78,7 @@ def restore_topics(
     :func:`copy_topics`.
     """
     check_restorable_topics(cut, topics, new_names)
-    with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
+    with temporary_folder("commitlog-restore-", staging) as folder:
         restored = file_names.join(folder, "log")
         restore_backup(place, cut if topics is None else _with_topics(cut, {*topics}), restored)
         with LogManager.open(restored) as source:
@@ -93,7 +93,7 @@ def opened_without_records(place: BackupPlace, cut: Cut, staging: str | None = N
     :func:`restore_backup`.
     """
     kept = {path: file for path, file in cut.files.items() if not _is_of_records(path)}
-    with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
+    with temporary_folder("commitlog-restore-", staging) as folder:
         restored = file_names.join(folder, "log")
         restore_backup(place, replace(cut, files=kept), restored)
         with LogManager.open(restored) as manager:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..directory.admin import topic_id
@@ -24,6 +23,7 @@ from ..directory.topics_file import Known, TopicDescription, encode_topics
 from ..errors import PolicyViolationError, UnknownTopicOrPartitionError, did_you_mean
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import write_atomically
+from ..filesystem.temporary import temporary_folder
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..groups.offsets import CommittedOffset, GroupOffsets
@@ -67,7 +67,7 @@ def opened_to_restore(
         there = [each for each in topics_to_copy(alone) if each in ids]
         chosen = there if topics is None else [_checked(tier, each, there) for each in topics]
         found = [_Topic.find(alone, files, known, name) for name in chosen]
-    with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
+    with temporary_folder("commitlog-restore-", staging) as folder:
         _write(folder, found)
         shown = TieredFiles(TierAddress(address.url, folder, address.keys), tier)
         with LogManager.open(folder, filesystem=shown) as manager:

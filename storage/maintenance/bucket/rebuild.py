@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...bucket.commits.commit import Segment
@@ -16,6 +15,7 @@ from ...clock import Clock
 from ...config import LogConfig
 from ...errors import StorageError
 from ...filesystem.local import LocalFileSystem
+from ...filesystem.temporary import temporary_folder
 from ...format.files import file_names
 from ...index_rebuild.log import plan_rebuild
 from ...reading.marks import KeptInMemory
@@ -71,7 +71,7 @@ def _rebuild(place: Place, part: Segment, config: LogConfig, clock: Clock, *, dr
 def _wrong(place: Place, part: Segment, config: LogConfig, clock: Clock) -> list[str]:
     """Returns the names of objects beside a segment that are missing or contradict it, each with the reason."""
     name, filesystem = f"{place.log.store.url}/{part.key(place.topic.topic_id, place.partition)}", LocalFileSystem()
-    with TemporaryDirectory(prefix="commitlog-scratch-") as root:
+    with temporary_folder("commitlog-scratch-") as root:
         directory = file_names.join(root, str(place))
         fill(place, [[part]], directory, filesystem)
         missing = [file_names.EPOCHS] if read_beside(place, part, file_names.EPOCHS) is None else []

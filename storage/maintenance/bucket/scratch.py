@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import numpy as np
@@ -29,6 +28,7 @@ from ...errors import CorruptionError, ObjectMissingError, StorageError, Unknown
 from ...filesystem.local import LocalFileSystem
 from ...filesystem.operations import read_file
 from ...filesystem.port import FileSystem
+from ...filesystem.temporary import temporary_folder
 from ...format import v2
 from ...format.files import checkpoints, file_names
 from ...prefetch import in_order
@@ -140,7 +140,7 @@ def scratch_log(
     :func:`read_part`.
     """
     filesystem = filesystem or LocalFileSystem()
-    with TemporaryDirectory(prefix="commitlog-scratch-") as root:
+    with temporary_folder("commitlog-scratch-") as root:
         directory = file_names.join(root, str(place))
         fill(place, runs, directory, filesystem)
         _put_producers(place, runs[0][0].base, directory, filesystem)

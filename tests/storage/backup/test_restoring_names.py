@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pyspark_commitlog.storage.backup.cuts import find_cut
 from pyspark_commitlog.storage.backup.restoring import restore_topics
 from pyspark_commitlog.storage.bucket.files.filesystem import BucketFileSystem
 from pyspark_commitlog.storage.errors import CorruptionError, TopicExistsError
+from pyspark_commitlog.storage.filesystem.temporary import LOCK
 from pyspark_commitlog.storage.topic_rules import SINK_PREFIX
 from pyspark_commitlog.storage.transfer import copying
 from pyspark_commitlog.storage.transfer.begun import COPYING_FILE
@@ -122,3 +124,18 @@ def test_a_restore_that_met_damage_goes_on_when_the_piece_is_back(tmp_path: Path
         aside.rename(piece)
         list(restore_topics(place, cut, manager, ["prices"], new_names=names))
         assert rows(manager.open_reader("costs", 0)) == rows(manager.open_reader("prices", 0))
+
+
+def test_what_a_killed_restore_left_among_temporary_files_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, temporary = folder(tmp_path / "backup"), tmp_path / "temporary"
+    cut = back_up(made(tmp_path / "log"), place).cut
+    left = temporary / "commitlog-restore-left"
+    left.mkdir(parents=True)
+    (left / LOCK).touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with LogManager.open(str(tmp_path / "new"), create=True) as target:
+        list(restore_topics(place, cut, target, ["prices"]))
+        assert target.find_topic("prices") is not None
+    assert [*temporary.iterdir()] == []
