@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from ..flags import TOPIC, complete_topic
+from ..flags import TOPIC, check_goes_with, complete_topic
 
 List = Annotated[bool, typer.Option("--list", help="List group names; with --state or --type, show these too.")]
 Describe = Annotated[
@@ -80,3 +81,34 @@ ZooKeeperConnect = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="The ZooKeeper, such as h1:2181/chroot; by default files beside the log."),
 ]
+
+
+class Asked(NamedTuple):
+    """The groups and details selected by flags."""
+
+    groups: Sequence[str]
+    all_groups: bool
+    topics: Sequence[str]
+    all_topics: bool
+    states: str | None  # None: not given; empty: all
+    types: str | None
+    members: bool
+    verbose: bool
+    execute: bool
+    export: bool
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """The selected groups; None: all."""
+        return None if self.all_groups else self.groups
+
+    def check(self, action: str, *, offsets: bool, is_dry: bool, as_json: bool) -> None:
+        """Raises BadParameter for flags that cannot be used together, or not with this action."""
+        if (self.execute and is_dry) or (self.export and as_json):
+            raise typer.BadParameter("--execute and --dry-run cannot be used together, nor can --export and --json")
+        if (self.states is not None) + self.members + offsets > 1:
+            raise typer.BadParameter("only one of --members, --offsets and --state can be used")
+        if action != "--list" and (self.states or self.types is not None):
+            raise typer.BadParameter("--type, and values for --state, need --list")
+        changes = ("--reset-offsets", "--delete-offsets")
+        check_goes_with(action, changes, topic=self.topics, all_topics=self.all_topics)

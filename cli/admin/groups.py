@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
@@ -20,6 +20,7 @@ from . import resetting
 from .group_flags import (
     AllGroups,
     AllTopics,
+    Asked,
     ByDuration,
     Delete,
     DeleteOffsets,
@@ -113,7 +114,7 @@ def groups(  # the flags are those of kafka-consumer-groups
     from . import migrating  # noqa: PLC0415  loads what reads a registry
 
     is_to_log = migrating.is_to_log(source, target_place, zookeeper_connect, is_asked=migrate_offsets)
-    asked = _Asked(group or [], all_groups, topic or [], all_topics, state, types, members, verbose, execute, export)
+    asked = Asked(group or [], all_groups, topic or [], all_topics, state, types, members, verbose, execute, export)
     asked.check(action, offsets=offsets, is_dry=dry_run, as_json=as_json)
     scenarios: dict[str, Any] = {
         "to_earliest": to_earliest,
@@ -125,41 +126,18 @@ def groups(  # the flags are those of kafka-consumer-groups
         "shift_by": shift_by,
         "from_file": from_file,
     }
-    check_goes_with(action, ("--reset-offsets",), **scenarios, export=export)
-    target = resetting.target(**scenarios) if reset_offsets else None
+    target = _target(action, scenarios, export=export)
     with storage.LogManager.open(log_dir) as manager:
         if migrate_offsets:
-            names = None if all_groups else asked.groups
-            plan = migrating.Plan(names, is_to_log=is_to_log, execute=execute, as_json=as_json)
-            migrating.migrate(manager, zookeeper_connect, plan)
+            migrating.migrate(manager, zookeeper_connect, migrating.Plan(asked.names, is_to_log, execute, as_json))
         else:
             _Groups(manager, as_json=as_json, is_dry=dry_run).run(action, asked, target)
 
 
-class _Asked(NamedTuple):
-    """The groups and details selected by flags."""
-
-    groups: Sequence[str]
-    all_groups: bool
-    topics: Sequence[str]
-    all_topics: bool
-    states: str | None  # None: not given; empty: all
-    types: str | None
-    members: bool
-    verbose: bool
-    execute: bool
-    export: bool
-
-    def check(self, action: str, *, offsets: bool, is_dry: bool, as_json: bool) -> None:
-        """Raises BadParameter for flags that cannot be used together, or not with this action."""
-        if (self.execute and is_dry) or (self.export and as_json):
-            raise typer.BadParameter("--execute and --dry-run cannot be used together, nor can --export and --json")
-        if (self.states is not None) + self.members + offsets > 1:
-            raise typer.BadParameter("only one of --members, --offsets and --state can be used")
-        if action != "--list" and (self.states or self.types is not None):
-            raise typer.BadParameter("--type, and values for --state, need --list")
-        changes = ("--reset-offsets", "--delete-offsets")
-        check_goes_with(action, changes, topic=self.topics, all_topics=self.all_topics)
+def _target(action: str, scenarios: dict[str, Any], *, export: bool) -> resetting.Target | Path | None:
+    """Returns what gives the new offsets; None for another action than --reset-offsets. Raises BadParameter."""
+    check_goes_with(action, ("--reset-offsets",), **scenarios, export=export)
+    return resetting.target(**scenarios) if action == "--reset-offsets" else None
 
 
 class _Groups:
@@ -174,7 +152,7 @@ class _Groups:
         self._failures = Failures()
         self._known = {each.name: each for each in self._lags.groups(self._failures.errors)}
 
-    def run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:
+    def run(self, action: str, asked: Asked, target: resetting.Target | Path | None) -> None:
         """Runs the action. Warns on stderr of groups that are not shown: their partition is missing or damaged."""
         missing = self._lags.missing() if action == "--list" or asked.all_groups else None
         if missing is not None:
@@ -184,7 +162,7 @@ class _Groups:
             self._failures.errors += self._offsets.unreadable()
         self._failures.end()
 
-    def _run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:
+    def _run(self, action: str, asked: Asked, target: resetting.Target | Path | None) -> None:
         if action == "--list":
             self._list(asked)
             return
@@ -198,7 +176,7 @@ class _Groups:
         else:
             self._describe(names, asked)
 
-    def _chosen(self, asked: _Asked, *, may_be_new: bool, may_be_missing: bool) -> list[str]:
+    def _chosen(self, asked: Asked, *, may_be_new: bool, may_be_missing: bool) -> list[str]:
         """Returns the names of the selected groups. Exits with 1 for an unknown group, unless ``may_be_new``.
 
         ``may_be_missing``: a group whose partition cannot be read is added to the failures, instead of raising.
@@ -222,14 +200,14 @@ class _Groups:
                 fail(f"no group {name!r} in {self._manager.directory}{nearest_or_all(name, self._known, 'groups')}")
         return names
 
-    def _list(self, asked: _Asked) -> None:
+    def _list(self, asked: Asked) -> None:
         states = chosen_among("--state", STATES_KNOWN, asked.states)
         types = chosen_among("--type", TYPES_KNOWN, asked.types)
         found = [each for each in self._known.values() if each.state in states and each.type in types]
         with_type, with_state = asked.types is not None, asked.states is not None
         show_list(found, with_type=with_type, with_state=with_state, as_json=self._as_json)
 
-    def _describe(self, names: Iterable[str], asked: _Asked) -> None:
+    def _describe(self, names: Iterable[str], asked: Asked) -> None:
         found = [self._known[name] for name in names]
         if asked.states is not None:
             show_states(found, as_json=self._as_json)
@@ -269,7 +247,7 @@ class _Groups:
         else:
             typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {what}")
 
-    def _reset(self, names: Sequence[str], target: resetting.Target | Path, asked: _Asked) -> None:
+    def _reset(self, names: Sequence[str], target: resetting.Target | Path, asked: Asked) -> None:
         """Commits the new offsets with ``--execute``, and prints them.
 
         Computes the offsets of all groups first, so errors are raised before anything changes.
@@ -310,7 +288,7 @@ class _Groups:
             for partition, new in plan.items()
         }
 
-    def _show_reset(self, rows: Sequence[tuple[str, str, int, int]], asked: _Asked, *, with_group: bool) -> None:
+    def _show_reset(self, rows: Sequence[tuple[str, str, int, int]], asked: Asked, *, with_group: bool) -> None:
         if asked.export:
             typer.echo(resetting.to_csv(rows, with_group=with_group), nl=False)
         elif self._as_json:
