@@ -17,7 +17,8 @@ import zstandard
 from ...errors import DecompressedSizeError, InvalidRecordError
 from ...kernels import canonical
 from ...kernels.arrays import frozen
-from ..compression import decompress, measure_lz4, measure_zstd
+from ..codecs import lz4_stream, zstd_stream
+from ..compression import decompress
 from ..constants import INT32_MAX, Codec
 from ..tables import Bytes
 
@@ -83,7 +84,7 @@ def _gzip(data: Bytes) -> Iterator[bytes]:
 
 
 def _lz4(data: Bytes) -> Iterator[bytes]:
-    _, stop, _ = measure_lz4(data)
+    _, stop, _ = lz4_stream.measure(data)
     frame = lz4.frame.LZ4FrameDecompressor()
     rest: bytes | memoryview = memoryview(data)[:stop]
     while not frame.eof:
@@ -97,7 +98,7 @@ def _lz4(data: Bytes) -> Iterator[bytes]:
 def _zstd(data: Bytes) -> Iterator[bytes]:
     raw, at = memoryview(data), 0
     while at < len(raw):  # the library does not distinguish a truncated stream from one that ends
-        at, _ = measure_zstd(raw, at, INT32_MAX)
+        at, _ = zstd_stream.measure(raw, at, INT32_MAX)
     library = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
     with library.stream_reader(raw, read_across_frames=True, closefd=False) as reader:
         while chunk := reader.read(CHUNK_BYTES):

@@ -13,11 +13,11 @@ import pytest
 import zstandard
 
 from pyspark_commitlog.storage.errors import InvalidRecordError, UnsupportedCompressionTypeError
+from pyspark_commitlog.storage.format.codecs.lz4_stream import header_checksum
 from pyspark_commitlog.storage.format.compression import (
     LEVELS,
     compress,
     decompress,
-    header_checksum,
     likely_bytes_min,
 )
 from pyspark_commitlog.storage.format.constants import Codec

@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.errors import InvalidRecordError
-from pyspark_commitlog.storage.format import compression
+from pyspark_commitlog.storage.format.codecs import lz4_stream
 from pyspark_commitlog.storage.format.compression import compress, decompress
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
@@ -115,11 +115,11 @@ class TestLz4:
     @pytest.mark.parametrize("size", range(2, 15))
     def test_the_hash_of_a_header_is_the_librarys(self, size: int) -> None:
         """The checksum byte that lz4 itself writes, for the descriptors it can make, and no crash for any length."""
-        assert 0 <= compression.header_checksum(bytes(range(size))) <= 255
+        assert 0 <= lz4_stream.header_checksum(bytes(range(size))) <= 255
         for options in ({}, {"store_size": False}, {"block_checksum": True}, {"content_checksum": True}):
             frame = lz4.frame.compress(b"x" * size, **options)
             end = 14 if frame[4] & 0x08 else 6
-            assert compression.header_checksum(frame[4:end]) == frame[end]
+            assert lz4_stream.header_checksum(frame[4:end]) == frame[end]
 
     def test_a_second_frame_is_not_looked_at(self) -> None:
         one, two = (compress(Codec.LZ4, array(text)).tobytes() for text in (b"one", b"two"))
@@ -133,7 +133,7 @@ class TestLz4:
     @pytest.mark.parametrize("flag", [0x01, 0x02], ids=["dictionary", "reserved"])
     def test_flags_that_kafkas_readers_do_not_take_are_refused(self, flag: int) -> None:
         descriptor = bytes([0x60 | flag, 0x40])
-        stream = LZ4_HEADER[:4] + descriptor + bytes([compression.header_checksum(descriptor)]) + LZ4_END
+        stream = LZ4_HEADER[:4] + descriptor + bytes([lz4_stream.header_checksum(descriptor)]) + LZ4_END
         with pytest.raises(InvalidRecordError, match="dictionary or a reserved bit"):
             decompress(Codec.LZ4, array(stream))
 
