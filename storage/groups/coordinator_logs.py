@@ -1,55 +1,36 @@
 """CoordinatorLogs: finds the partition of ``__consumer_offsets`` or ``__transaction_state`` that holds a name.
 
-The name is a group's or a transactional id. Its hash modulo the topic's number of partitions determines the partition.
-The directory may have fewer partitions than the topic: a broker has several ``log.dirs``, other brokers hold the rest,
-and a disk may be lost. So the number of partitions comes from the first of these that has it:
-
-1. ``topics.json``;
-2. the broker's metadata log, if it is in the directory;
-3. Kafka's default of 50 (``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions``), unless a
-   partition's number or a stored name contradicts it;
-4. the only number that puts every stored name in the partition where it is.
+The name is a group's or a transactional id. Its hash modulo the topic's number of partitions (``partition_count``)
+determines the partition. The directory may have fewer partitions than the topic.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
-from uuid import uuid4
 
-import numpy as np
-
-from ..directory.admin import partition_topic_id
-from ..directory.broker_settings.metadata_log import read_metadata_log
 from ..directory.manager import INTERNAL_PARTITIONS, LOST, LogManager
 from ..directory.topics_file import TopicDescription
 from ..errors import (
     CorruptionError,
-    InvalidConfigError,
     InvalidRecordError,
     LogStoreError,
-    TopicExistsError,
     UnknownTopicOrPartitionError,
     kept_in,
 )
-from ..format.files import checkpoints, file_names
-from ..format.files.file_names import PARTITIONS_MAX, TopicPartition
-from ..format.internal.internal_topics import partition_for, positive_hash
+from ..format.files import file_names
+from ..format.files.file_names import TopicPartition
+from ..format.internal.internal_topics import partition_for
 from .compacted_values import LatestByKey
+from .partition_count import PartitionCount
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-COUNT_MAX = 10_000  # largest number of partitions that is tried with the names stored here
 KEPT_MAX = 4 << 20  # characters of names whose partitions are cached
 SHOWN_MAX = 10  # partitions listed in a message
-
-_UNREAD = -1
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -87,7 +68,7 @@ class CoordinatorLogs(Generic[K, V]):
         self._decode_key = decode_key
         self._decode_value = decode_value
         self._name_of = name_of
-        self._brokers_count: int | None = _UNREAD
+        self._count = PartitionCount(manager, topic, self._names_in)
         self._look: _Look[K, V] | None = None
         self._homes: dict[str, int] = {}  # partitions by name
         self._kept = 0  # characters of these names
@@ -144,9 +125,9 @@ class CoordinatorLogs(Generic[K, V]):
         return TopicPartition(self.topic, partition)
 
     def _partition_of(self, name: str, *, create: bool) -> int | None:
-        count = self._described_count()
-        if count is None and not self._found():
-            if lost := [each for each in self._checkpointed() if not self.manager.is_here(self.topic, each)]:
+        count = self._count.described()
+        if count is None and not self._count.found():
+            if lost := [each for each in self._count.checkpointed() if not self.manager.is_here(self.topic, each)]:
                 was = f"{self.manager.directory} had partitions {_listed(lost)} of it, as the recovery points show"
                 raise UnknownTopicOrPartitionError(f"{self.topic} holds {name!r}, and {was}; {LOST}")
             if not create:
@@ -164,12 +145,12 @@ class CoordinatorLogs(Generic[K, V]):
 
         Uses the number of partitions, if it can be determined, else the only partition in which the name is stored.
         """
-        count = self._count()
-        here = self._found()
+        count = self._count.undescribed()
+        here = self._count.found()
         number = None if count is None else partition_for(name, count)
         if number is not None and number in here:
             return number
-        homes = [each for each, found in self._names().items() if name in found]
+        homes = [each for each, found in self._count.names().items() if name in found]
         if len(homes) == 1:
             return homes[0]
         if count is None:
@@ -280,17 +261,17 @@ class CoordinatorLogs(Generic[K, V]):
 
     def here(self) -> list[int]:
         """Returns the numbers of the topic's partitions in this directory, ascending."""
-        count = self._described_count()
+        count = self._count.described()
         if count is None:
-            return list(self._found())
+            return list(self._count.found())
         listed = {*self.manager.filesystem.list(self.manager.directory)}
         return [number for number in range(count) if file_names.partition_directory(self.topic, number) in listed]
 
     def missing(self) -> str | None:
         """Returns a sentence about partitions missing from the directory; None if it has all, or there is no topic."""
-        here, count = self.here(), self._described_count()
+        here, count = self.here(), self._count.described()
         if count is None:
-            count = self._count() if here else 0
+            count = self._count.undescribed() if here else 0
         if count is None:
             return f"{self._known(here)}, and it is unknown whether it has more; {_say_so(self.topic)}"
         gone = [number for number in range(count) if number not in here]
@@ -300,88 +281,12 @@ class CoordinatorLogs(Generic[K, V]):
         where = f"{are} not in {self.manager.directory}: {_listed(gone)}"
         return f"{len(gone)} of the {count} partitions of {self.topic} {where}"
 
-    # The number of partitions
-
-    def _described_count(self) -> int | None:
-        described = self.manager.described_topics().get(self.topic)
-        return None if described is None else len(described.partitions)
-
-    def _found(self) -> tuple[int, ...]:
-        """Returns the partitions of the topic according to the directories, for a topic not in ``topics.json``."""
-        return self.manager.partitions_found(self.topic)
-
-    def _checkpointed(self) -> list[int]:
-        """Returns the topic's partitions in the recovery points, which list partitions with a lost directory too."""
-        checkpointed = self.manager.offsets(file_names.RECOVERY_POINT_CHECKPOINT)
-        return sorted(partition for topic, partition in checkpointed if topic == self.topic)
-
-    def _count(self) -> int | None:
-        """Returns the number of partitions of a topic not in ``topics.json``; None if it cannot be determined."""
-        if self._brokers_count == _UNREAD:
-            found = read_metadata_log(self.manager.directory, self.manager.filesystem)
-            self._brokers_count = found.partitions.get(self.topic)
-        return self._count_by_names() if self._brokers_count is None else self._brokers_count
-
-    def _count_by_names(self) -> int | None:
-        by_partition = self._names()
-        least = max((*by_partition, *self._checkpointed()), default=-1) + 1
-        default = max(INTERNAL_PARTITIONS, least)
-        if _fitting(range(default, default + 1), by_partition):
-            return default
-        fitting = _fitting(range(least, COUNT_MAX + 1), by_partition)
-        return fitting[0] if len(fitting) == 1 else None
-
-    def _names(self) -> dict[int, set[str]]:
-        """Returns the names stored in each partition of the directory; an empty set for an unreadable partition.
-
-        The error of an unreadable partition is logged, and raised when a name in it is asked for.
-        """
-        found: dict[int, set[str]] = {}
-        for partition in self._found():
-            try:
-                found[partition] = {self._name_of(key) for key in self.latest(partition).catch_up()}
-            except LogStoreError as error:
-                logger.warning("%s-%d cannot be read, so the names in it are unknown: %s", self.topic, partition, error)
-                found[partition] = set()
-        return found
-
     def describe(self, count: int) -> TopicDescription:
-        """Adds the topic to ``topics.json`` with ``count`` partitions, some of which may be elsewhere; durable.
+        """Adds the topic to ``topics.json``: see :meth:`PartitionCount.describe`."""
+        return self._count.describe(count)
 
-        Raises TopicExistsError if the number is known, InvalidConfigError if the partitions here contradict it,
-        UnknownTopicOrPartitionError if the topic does not exist, and LogDirLockedError while a broker runs here.
-        """
-        self.manager.check_writable()
-        with self.manager.root_lock():
-            described, here = self.manager.described_topics(), self._found()
-            if self.topic in described:
-                known = len(described[self.topic].partitions)
-                raise TopicExistsError(f"topics.json lists {self.topic} with {known} partitions already")
-            if not here:
-                raise UnknownTopicOrPartitionError(f"no topic {self.topic!r} in {self.manager.directory}")
-            self._check_count(count, here)
-            topic = self.manager.topics()[self.topic]
-            topic = replace(topic, partitions=tuple(range(count)), topic_id=self._topic_id(here[0]))
-            self.manager.describe_topics({**described, self.topic: topic})
-            return topic
-
-    def _check_count(self, count: int, here: Collection[int]) -> None:
-        if not max(here) < count <= PARTITIONS_MAX:
-            raise InvalidConfigError(
-                f"{self.topic} cannot have {count} partitions: the directory has partition {max(here)}; give a number "
-                f"from {max(here) + 1} to {PARTITIONS_MAX}"
-            )
-        for partition, found in self._names().items():
-            for name in found:
-                if partition_for(name, count) != partition:
-                    raise InvalidConfigError(
-                        f"{self.topic} cannot have {count} partitions: {name!r} would be in partition "
-                        f"{partition_for(name, count)}, but is in {partition}; give the number that the topic has in "
-                        "Kafka"
-                    )
-
-    def _topic_id(self, partition: int) -> str:
-        return partition_topic_id(self.manager, self.topic, partition) or checkpoints.encode_id(uuid4())
+    def _names_in(self, partition: int) -> set[str]:
+        return {self._name_of(key) for key in self.latest(partition).catch_up()}
 
     # Messages
 
@@ -393,7 +298,7 @@ class CoordinatorLogs(Generic[K, V]):
 
     def _uncounted(self, name: str, homes: Collection[int]) -> str:
         why = f"{name!r} is in several of them: {_listed(homes)}" if homes else f"it is unknown which holds {name!r}"
-        return f"{self._known(self._found())}, and {why}"
+        return f"{self._known(self._count.found())}, and {why}"
 
     def _known(self, here: Collection[int]) -> str:
         return f"{self.topic} has partitions {_listed(here)} in {self.manager.directory}"
@@ -406,12 +311,3 @@ def _say_so(topic: str) -> str:
 def _listed(partitions: Collection[int]) -> str:
     shown = ", ".join(map(str, list(partitions)[:SHOWN_MAX]))
     return shown if len(partitions) <= SHOWN_MAX else f"{shown} and {len(partitions) - SHOWN_MAX} more"
-
-
-def _fitting(counts: range, by_partition: Mapping[int, Collection[str]]) -> list[int]:
-    """Returns the numbers of partitions in ``counts`` with which every name belongs where it was found."""
-    fitting = np.arange(counts.start, counts.stop)
-    for partition, found in by_partition.items():
-        for name in found:
-            fitting = fitting[positive_hash(name) % fitting == partition]
-    return fitting.tolist()
