@@ -6,9 +6,7 @@ It passes requests from the network to their handlers; ``parts`` creates the obj
 from __future__ import annotations
 
 import logging
-import socket
-import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -20,6 +18,7 @@ from ..protocol.headers import RequestHeader, parse_header
 from ..protocol.reading import MalformedRequestError, TooManyEntriesError
 from ..registry.port import Registry, SessionState
 from ..storage import Address, InvalidConfigError, LogManager, is_store_url
+from .accepting import Accepting
 from .announcement import announcement
 from .children.kernels import compile_kernels_beside
 from .children.maintenance import Maintenance
@@ -33,12 +32,10 @@ from .handlers.access.guards import guarded
 from .handlers.logins import check_login, take_raw_token
 from .handlers.produce import QUICK_BYTES
 from .handlers.table import KINDS
-from .listeners import Listener
-from .live_settings import Change, LiveSettings, admission_limits, change_admission, for_listener
-from .network.acceptor import Acceptor, listening
+from .live_settings import admission_limits
 from .network.exchange import Exchange
 from .network.limits.admission import Admission
-from .network.limits.clients import Limits, Terms
+from .network.limits.clients import Limits
 from .network.limits.memory import RequestMemory
 from .network.limits.pace import LeastRate
 from .network.limits.untaken import UntakenBytes
@@ -138,10 +135,8 @@ class Gateway:
         starting.callback(self._security.stop)
         if any(each.has_tls for each in self.config.all_listeners):
             made_tls(self.config)  # here, so that a mistake is reported before anything is bound
-        bound = {each: _bound(self.config, each, starting) for each in self.config.all_listeners}
-        listening_on = {
-            each.name: Address(each.address.host, listener.getsockname()[1]) for each, listener in bound.items()
-        }
+        accepting = Accepting(self.config)
+        listening_on = accepting.bind(starting)
         parts = Parts(own, self.config, self.figures)
         self._context = context = parts.start(starting, listening_on, self._security)
         if self.config.commitlog_maintenance_enable and not context.is_remote:
@@ -154,7 +149,7 @@ class Gateway:
             starting.callback(processor.stop)
         starting.callback(context.groups.give_up)  # gives members with waiting requests an answer
         starting.callback(context.transactions.give_up)
-        self._accept(starting, context.settings, bound, processors, admission)
+        accepting.start(starting, context, processors, admission)
         self._join(starting, context)
         for line in announcement(context, self._security):
             logger.info("%s", line)
@@ -246,48 +241,6 @@ class Gateway:
         )
         for each in processors:
             each.together = ProduceTurn(shared)
-
-    def _accept(
-        self,
-        starting: ExitStack,
-        settings: LiveSettings,
-        bound: Mapping[Listener, socket.socket],
-        processors: Sequence[Processor],
-        admission: Admission,
-    ) -> None:
-        """Accepts connections from now on, each under the settings in force when it comes."""
-        acceptors = {
-            each: Acceptor(listener, self._terms(each, settings.config, settings.own), processors, admission)
-            for each, listener in bound.items()
-        }
-        for acceptor in acceptors.values():
-            acceptor.start()
-            starting.callback(acceptor.stop)
-
-        def apply(change: Change) -> bool:
-            self.context.partitions.close_topics(change.topics)  # they are opened with the new settings
-            for listener, acceptor in acceptors.items():
-                acceptor.terms = self._terms(listener, change.config, change.own, acceptor.terms.tls)
-            return change_admission(admission, change.config)
-
-        settings.listen(apply)
-
-    def _terms(
-        self, listener: Listener, config: GatewayConfig, own: Mapping[str, str], tls: ssl.SSLContext | None = None
-    ) -> Terms:
-        """Returns the terms of a listener. ``own``: settings of this node.
-
-        ``tls``: used if these settings have no valid certificate. Raises InvalidConfigError if there is none then.
-        """
-        if listener.has_tls:
-            try:
-                tls = made_tls(for_listener(config, own, listener))
-            except InvalidConfigError as error:
-                if tls is None:  # with others, this listener might let in clients that it must refuse
-                    raise
-                logger.error("listener %s keeps the certificates that it has: %s", listener.name, error)
-        login_bytes_max = self.config.sasl_server_max_receive_size if listener.has_sasl else None
-        return Terms(listener.name, tls=tls, login_bytes_max=login_bytes_max)
 
     def stop(self) -> None:
         """Answers the requests that were read, syncs and closes all logs, and ends the threads."""
@@ -392,17 +345,6 @@ class Gateway:
 
 def _call(again: Callable[[Task], object], task: Task) -> None:
     again(task)
-
-
-def _bound(config: GatewayConfig, listener: Listener, starting: ExitStack) -> socket.socket:
-    bound = listening(
-        *listener.address,
-        backlog=config.socket_listen_backlog_size,
-        send_bytes=config.socket_send_buffer_bytes,
-        receive_bytes=config.socket_receive_buffer_bytes,
-    )
-    starting.callback(bound.close)
-    return bound
 
 
 def _may_overlap(frame: memoryview) -> bool:

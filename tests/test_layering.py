@@ -90,7 +90,7 @@ FLOORS = {
         pytest_plugin
         metrics_server
         server metrics check
-        handlers parts announcement
+        handlers parts announcement accepting
         context
         transactions
         request producer_ids places turns fetch_sessions live_settings tiers
