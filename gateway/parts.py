@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from tempfile import TemporaryDirectory
 
 from ..registry.kafka_nodes import Endpoint
 from ..registry.opening import open_registry
@@ -21,6 +20,7 @@ from ..storage import (
     ClientTransactions,
     LocalFileSystem,
     LogManager,
+    temporary_folder,
 )
 from .cluster.cluster import Cluster
 from .cluster.cluster_id import check_directory, find_cluster_id
@@ -139,7 +139,7 @@ class Parts:
         """Opens the registry; beside an object store, where each gateway is alone, in a folder of this process."""
         log, config, given_ms = self._log, self._config, self._config.zookeeper_connection_timeout_ms
         is_local = log.bucket is None
-        folder = log.directory if is_local else starting.enter_context(TemporaryDirectory(prefix="commitlog-gateway-"))
+        folder = log.directory if is_local else starting.enter_context(temporary_folder("commitlog-gateway-"))
         registry = open_registry(
             folder,
             config.zookeeper_connect or None,

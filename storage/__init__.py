@@ -173,6 +173,7 @@ if TYPE_CHECKING:
         write_atomically as write_atomically,
     )
     from .filesystem.port import File as File, FileSystem as FileSystem, Lock as Lock
+    from .filesystem.temporary import temporary_folder as temporary_folder
     from .filtering.partitions import filter_partitions as filter_partitions
     from .finding.bounds import Bounds as Bounds
     from .finding.conditions import Condition as Condition
@@ -627,6 +628,7 @@ else:
             "filesystem.locks": ["this_process"],
             "filesystem.operations": ["parent_of", "read_file", "write_atomically"],
             "filesystem.port": ["File", "FileSystem", "Lock"],
+            "filesystem.temporary": ["temporary_folder"],
             "filtering.partitions": ["filter_partitions"],
             "finding.bounds": ["Bounds"],
             "finding.conditions": ["Condition"],
