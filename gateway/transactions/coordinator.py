@@ -102,7 +102,8 @@ class TransactionCoordinator:
     ) -> None:
         """Ends the open transaction of the id's last producer, fences that producer, and calls ``done`` with the next.
 
-        ``expected``: the client's current producer, if the client asks for the next epoch.
+        ``expected``: the client's current producer, if the client asks for the next epoch. Within its own transaction,
+        ``done`` gets CONCURRENT_TRANSACTIONS once that is aborted, which fences the producer, as Kafka does.
         """
         if not transactional_id:
             done(ErrorCode.invalid_request, None)
@@ -113,34 +114,35 @@ class TransactionCoordinator:
         asked = _Asked(timeout_ms, expected, done)
         self._use(
             transactional_id,
-            lambda held: self._init(held, asked, expected),
+            lambda held: self._init(held, asked),
             lambda error: done(error, None),
             create=True,
         )
 
-    def _init(self, held: HeldId, asked: _Asked, expected: Producer | None) -> None:
-        """``expected``: the client's own producer; None if its transaction was just aborted, which fences it."""
-        current, done = held.producer, asked.done
+    def _init(self, held: HeldId, asked: _Asked) -> None:
+        current, own, done = held.producer, asked.own, asked.done
         if held.is_busy or held.is_in(PREPARED):
             done(ErrorCode.concurrent_transactions, None)
         elif current is None:
             self._init_new(held, asked, None)
-        elif expected is not None and expected == held.previous and not held.is_in(UNDECIDED):
+        elif own is not None and own == held.previous and not held.is_in(UNDECIDED):
             done(ErrorCode.none, current)  # asked again
-        elif expected is not None and (expected != current or is_of_driver(expected.id)):
+        elif own is not None and (own != current or is_of_driver(own.id)):
             done(ErrorCode.producer_fenced, None)
         elif held.is_in(UNDECIDED):
             self._endings.end(held, partial(self._init_after_abort, held, asked), commit=False, raise_epoch=True)
         elif current.epoch >= EPOCH_MAX or is_of_driver(current.id):
-            self._init_new(held, asked, expected)
+            self._init_new(held, asked, own)
         else:
-            self._init_as(held, Producer(current.id, current.epoch + 1), asked, expected)
+            self._init_as(held, Producer(current.id, current.epoch + 1), asked, own)
 
     def _init_after_abort(self, held: HeldId, asked: _Asked, error: ErrorCode) -> None:
+        if not error and asked.own is not None:  # the abort has raised the epoch
+            error = ErrorCode.concurrent_transactions
         if error:
             asked.done(error, None)
         else:
-            self._init(held, asked, None)
+            self._init(held, asked)
 
     def _init_new(self, held: HeldId, asked: _Asked, previous: Producer | None) -> None:
         held.is_changing = True

@@ -47,13 +47,15 @@ class Endings:
     def end(self, held: HeldId, done: Done, *, commit: bool, raise_epoch: bool = False) -> None:
         """Ends the open transaction of an id, and calls ``done`` when its markers are synced in all partitions.
 
-        With ``raise_epoch``, its producer is fenced. If a marker cannot be written after the decision, ``done`` gets
-        COORDINATOR_NOT_AVAILABLE, and the marker is tried again later.
+        With ``raise_epoch``, its producer is fenced, and so is the one before. If a marker cannot be written after the
+        decision, ``done`` gets COORDINATOR_NOT_AVAILABLE, and the marker is tried again later.
         """
         assert held.value is not None
         decided = prepared_state(
             held.value, ungrouped(held.value), self._ids.clock.now_ms(), commit=commit, raise_epoch=raise_epoch
         )
+        if raise_epoch:
+            held.previous = None
 
         def written(error: ErrorCode) -> None:
             if error:

@@ -131,6 +131,15 @@ def own_epochs(side: Side, name: str) -> None:
     side.init(producer)
 
 
+def own_epoch_within_a_transaction(side: Side, name: str) -> None:
+    producer = side.producer(name)
+    own = side.init(producer)
+    side.note(lambda: producer.add(TOPIC))
+    side.note(lambda: producer.produce(TOPIC, b"v"))
+    side.init(producer, own)
+    side.init(producer)
+
+
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
     home = tmp_path_factory.mktemp("kafka")
@@ -149,8 +158,12 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
             side.close()
 
 
+STORIES = [commits_and_aborts, versions, not_added, others, fenced]
+STORIES += [own_epochs, own_epoch_within_a_transaction]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("story", [commits_and_aborts, versions, not_added, others, fenced, own_epochs])
+@pytest.mark.parametrize("story", STORIES)
 def test_every_code_is_kafkas(sides: list[Side], story: Callable[[Side, str], None]) -> None:
     for side in sides:
         side.seen = []

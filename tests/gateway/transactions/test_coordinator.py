@@ -219,6 +219,21 @@ def test_what_is_late_is_aborted_with_the_next_epoch_and_what_is_idle_is_given_b
     assert content(manage(disk), 0) == []
 
 
+def test_after_a_late_transaction_the_producer_before_it_is_fenced_too(
+    bench: Bench, producer: Producer, disk: MemoryFileSystem
+) -> None:
+    _, newer = bench.init(producer)
+    assert newer is not None
+    assert bench.init(producer) == (NONE, newer)
+    begun(bench, newer)
+    clock_of(disk).advance(30_000)
+    assert bench.add(newer, 0) is NONE  # it is not idle
+    clock_of(disk).advance(30_000)
+    bench.look()
+    assert bench.state() == "COMPLETE_ABORT 2"
+    assert bench.init(producer) == (ErrorCode.producer_fenced, None)
+
+
 def test_looks_do_not_queue_up_before_a_slow_disk(
     bench: Bench, disk: MemoryFileSystem, faulty: FaultyFileSystem
 ) -> None:

@@ -268,6 +268,19 @@ def test_a_producer_raises_its_own_epoch_once_however_often_it_asks(client: Wire
     assert producer.init().producer.epoch == own.epoch + 3
 
 
+def test_a_producer_that_raises_its_epoch_within_its_transaction_is_fenced(
+    gateway: Gateway, producer: WireProducer, topic: str
+) -> None:
+    """As with Kafka: a client must end its transaction first."""
+    begun(producer, topic, b"left")
+    own = producer.producer
+    assert producer.init(own).error == TRY_LATER
+    assert producer.state() == "CompleteAbort"
+    assert producer.init(own).error == FENCED
+    assert producer.init() == (0, Producer(own.id, own.epoch + 2))
+    assert committed(gateway, topic) == []
+
+
 def test_a_new_producer_ends_what_the_last_one_left(
     gateway: Gateway, client: WireClient, producer: WireProducer, topic: str
 ) -> None:
