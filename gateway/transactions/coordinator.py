@@ -280,7 +280,7 @@ class TransactionCoordinator:
                 value.transaction_status is not TransactionState.DEAD
                 and (not states or value.transaction_status in states)
                 and (not producer_ids or value.producer_id in producer_ids)
-                and (older_than_ms < 0 or (begun_ms >= 0 and now_ms - begun_ms > older_than_ms))
+                and (older_than_ms < 0 or now_ms - begun_ms > older_than_ms)  # -1: no transaction has begun
             )
 
         def found(all_ids: Collection[tuple[str, TransactionLogValue]]) -> None:

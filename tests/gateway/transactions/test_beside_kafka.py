@@ -140,6 +140,22 @@ def own_epoch_within_a_transaction(side: Side, name: str) -> None:
     side.init(producer)
 
 
+def listed_by_age(side: Side, name: str) -> None:
+    """Finds ids whose transaction began more than a time ago."""
+    for state in ("empty", "open", "ended"):
+        producer = side.producer(f"{name}-{state}")
+        side.init(producer)
+        if state != "empty":
+            side.note(lambda: producer.add(TOPIC))  # noqa: B023  called at once
+        if state == "ended":
+            side.note(producer.end)
+    time.sleep(0.01)
+    for least_ms in (-1, 0, 3_600_000, 2**62):
+        found = side.client.ask(66, 1, state_filters=(), producer_id_filters=(), duration_filter=least_ms)
+        ids = sorted(each.transactional_id for each in found.transaction_states)
+        side.seen.append([each for each in ids if each.startswith(name)])
+
+
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
     home = tmp_path_factory.mktemp("kafka")
@@ -159,7 +175,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
 
 
 STORIES = [commits_and_aborts, versions, not_added, others, fenced]
-STORIES += [own_epochs, own_epoch_within_a_transaction]
+STORIES += [own_epochs, own_epoch_within_a_transaction, listed_by_age]
 
 
 @pytest.mark.slow

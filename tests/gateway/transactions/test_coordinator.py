@@ -234,6 +234,23 @@ def test_after_a_late_transaction_the_producer_before_it_is_fenced_too(
     assert bench.init(producer) == (ErrorCode.producer_fenced, None)
 
 
+def listed(bench: Bench, older_than_ms: int) -> list[str]:
+    found: list[str] = []
+    bench.coordinator.list(lambda _, ids: found.extend(name for name, _ in ids), older_than_ms=older_than_ms)
+    bench.serve()
+    return found
+
+
+def test_an_id_without_a_transaction_is_listed_as_older_than_any_time(
+    bench: Bench, producer: Producer, disk: MemoryFileSystem
+) -> None:
+    """As by Kafka: the time at which no transaction began, -1, counts as one of 1969."""
+    assert listed(bench, 3_600_000) == [APP]
+    begun(bench, producer)
+    clock_of(disk).advance(10)
+    assert [listed(bench, each) for each in (-1, 9, 10)] == [[APP], [APP], []]
+
+
 def test_looks_do_not_queue_up_before_a_slow_disk(
     bench: Bench, disk: MemoryFileSystem, faulty: FaultyFileSystem
 ) -> None:
