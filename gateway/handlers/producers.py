@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...protocol.bodies import ErrorCode
-from ...protocol.errors import code_of, message_of
+from ...protocol.errors import RequestError, code_of, message_of
 from ...storage import LogManager, LogStoreError, Producer, ProducerState, TopicPartition, idempotent_producer_id
 from ..context import Context
 from ..partitions.led_partition import LedPartition
 from ..request import Request
+from .metadata import is_legal
 from .transactions.producers import NO_PRODUCER, init_transactions, initialised
 
 _PRODUCER_BYTES = 41  # of an active producer in an answer
@@ -37,18 +38,28 @@ def init_producer_id(request: Request, context: Context) -> Mapping[str, Any] | 
 
 
 def describe_producers(request: Request, context: Context) -> None:
-    """Answers with the active producers of partitions."""
+    """Answers with the active producers of partitions; for a name that no topic may have, says so."""
     topics, now_ms = request.body.topics, context.clock.now_ms()
     led = context.partitions.led(
-        {TopicPartition(each.name, number) for each in topics for number in each.partition_indexes}
+        {
+            TopicPartition(each.name, number)
+            for each in topics
+            if is_legal(each.name)
+            for number in each.partition_indexes
+        }
     )
+
+    def found(name: str, number: int) -> LedPartition | Exception:
+        if (partition := TopicPartition(name, number)) in led:
+            return led[partition]
+        return RequestError(ErrorCode.invalid_topic_exception, f"a topic cannot be named {name!r}")
 
     def answer(request: Request) -> None:
         described = [
             {
                 "name": topic.name,
                 "partitions": [
-                    _producers(request, context, number, led[TopicPartition(topic.name, number)], now_ms)
+                    _producers(request, context, number, found(topic.name, number), now_ms)
                     for number in topic.partition_indexes
                 ],
             }

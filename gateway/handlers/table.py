@@ -171,9 +171,7 @@ KINDS: Mapping[int, Kind] = {
         alter_scram_users, partial(of_cluster, operation=Operation.ALTER, refused=altered_scram_users)
     ),
     ApiKey.DESCRIBE_CLUSTER: Kind(describe_cluster, everyone),
-    ApiKey.DESCRIBE_PRODUCERS: Kind(
-        describe_producers, partial(topics.partitions, operation=Operation.READ), once=repeated.topics
-    ),
+    ApiKey.DESCRIBE_PRODUCERS: Kind(describe_producers, topics.described_producers, once=repeated.topics),
     ApiKey.DESCRIBE_TRANSACTIONS: Kind(
         describe_transactions,
         transactions.describe_transactions,

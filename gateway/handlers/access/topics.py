@@ -11,6 +11,7 @@ from ....storage import is_reserved
 from ...security.rules import Operation, Resource
 from ..configs.changes import malformed
 from ..configs.resources import Resource as ConfigResource, is_of_no_kind
+from ..metadata import is_legal
 from .asking import DENIED, Asking, Body, parted, refused_topic
 
 _NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1, "low_watermark": -1}
@@ -28,6 +29,15 @@ def partitions(asking: Asking, *, operation: Operation, topic: str = "name", par
 def changed_partitions(asking: Asking, *, operation: Operation) -> None:
     """Like :func:`partitions`, for a request that changes the partitions or their data."""
     _partitions(asking, lambda name: asking.may_change(operation, name), "name", "partition_index")
+
+
+def described_producers(asking: Asking) -> None:
+    """Like :func:`partitions`, to READ; a name that no topic may have is left to the handler, as by ``KafkaApis``."""
+
+    def is_allowed(name: str) -> bool:
+        return not is_legal(name) or asking.may_topic(Operation.READ, name)
+
+    _partitions(asking, is_allowed, "name", "partition_index")
 
 
 def _partitions(asking: Asking, is_allowed: Callable[[str], bool], topic: str, part: str) -> None:

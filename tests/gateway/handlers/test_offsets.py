@@ -148,6 +148,12 @@ def test_the_producers_of_a_partition_are_described(client: WireClient, topic: s
     assert missing.error_code == 3
 
 
+@pytest.mark.parametrize("name", ["a b", "", ".", "x" * 250])
+def test_the_producers_of_a_name_that_no_topic_may_have_are_refused(client: WireClient, name: str) -> None:
+    (found,) = client.ask(61, 0, topics=[{"name": name, "partition_indexes": (0,)}]).topics[0].partitions
+    assert found.error_code.name == "invalid_topic_exception"
+
+
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_the_sizes_of_partitions_are_described(client: WireClient, filled: str, version: int) -> None:
     asked = [{"topic": filled, "partitions": (0, 1)}]

@@ -17,7 +17,7 @@ from tests.support.logs.building import batch
 
 TIMEOUT_S = 30.0
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53
-UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST, GROUP_ID_NOT_FOUND = 3, 40, 42, 69
+UNKNOWN_TOPIC, ILLEGAL_TOPIC, INVALID_CONFIG, INVALID_REQUEST, GROUP_ID_NOT_FOUND = 3, 17, 40, 42, 69
 RULES = """
 [[allow]]
 users = ["alice"]
@@ -145,8 +145,8 @@ def test_partitions_of_topics(alice: WireClient) -> None:
         for each in asked
     ]
     assert codes(alice.ask(23, 4, replica_id=-1, topics=epochs).topics, "topic") == expected
-    producers = [{"name": each["name"], "partition_indexes": (0,)} for each in asked]
-    assert codes(alice.ask(61, 0, topics=producers).topics) == expected
+    producers = [{"name": name, "partition_indexes": (0,)} for name in (*expected, "a b")]
+    assert codes(alice.ask(61, 0, topics=producers).topics) == {**expected, "a b": ILLEGAL_TOPIC}
 
 
 def test_administration_of_topics(alice: WireClient, root: WireClient) -> None:
