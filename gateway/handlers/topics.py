@@ -169,13 +169,14 @@ def _partitions(context: Context, asked: Any) -> int:
         given = [(each.partition_index, each.broker_ids) for each in asked.assignments]
         check_replicas(context.cluster, asked.name, given)
         return len(asked.assignments)
+    is_possible = asked.replication_factor == DEFAULT or asked.replication_factor > 0  # on a broker with enough nodes
+    if is_possible and asked.num_partitions != DEFAULT and asked.num_partitions < 1:
+        raise RequestError(ErrorCode.invalid_partitions, "a topic has at least 1 partition")
     if asked.replication_factor not in (DEFAULT, 1):
         raise RequestError(
             ErrorCode.invalid_replication_factor,
             f"a partition has one replica, and cannot have {asked.replication_factor}: ask for 1",
         )
-    if asked.num_partitions != DEFAULT and asked.num_partitions < 1:
-        raise RequestError(ErrorCode.invalid_partitions, "a topic has at least 1 partition")
     return context.config.num_partitions if asked.num_partitions == DEFAULT else int(asked.num_partitions)
 
 

@@ -170,6 +170,9 @@ def topics(side: Side) -> None:
     by_id = [{"name": "u"}, {"topic_id": own}], [{"name": "u", "topic_id": own}], [{"name": None, "topic_id": None}]
     for asked in (*by_id, [{"topic_id": NOBODY}], [{"name": "u"}, {"name": "u"}]):
         side.ask(ApiKey.DELETE_TOPICS, first=6, topics=asked, timeout=10_000)
+    for partitions, replicas in ((0, 1), (0, 0), (0, 3), (-2, -2), (1, 3), (1, 0)):
+        new = {"name": "v", "num_partitions": partitions, "replication_factor": replicas}
+        side.ask(ApiKey.CREATE_TOPICS, topics=[new], timeout=10_000, validate_only=True)
     for counts in ((3, 4), (1,), (2,), (-1,)):
         more = [{"name": "t", "count": each, "assignments": None} for each in counts]
         side.ask(ApiKey.CREATE_PARTITIONS, topics=more, timeout=10_000, validate_only=False)

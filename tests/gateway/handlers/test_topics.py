@@ -148,6 +148,8 @@ CREATED = {
         0,
     ),
     "no partitions": ({"num_partitions": 0}, 37),
+    "no partitions of two replicas": ({"num_partitions": 0, "replication_factor": 2}, 37),
+    "no partitions of no replicas": ({"num_partitions": 0, "replication_factor": 0}, 38),
     "more replicas than nodes": ({"replication_factor": 3}, 38),
     "an unknown config": ({"configs": [{"name": "retention.m", "value": "5"}]}, 40),
     "a wrong value": ({"configs": [{"name": "retention.ms", "value": "x"}]}, 40),
