@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
 from ....protocol.bodies import ErrorCode
+from ....storage import INTERNAL_TOPICS, TopicPartition
 from ...security.rules import Operation, Resource
 from . import groups
 from .asking import DENIED, Asking, Body, parted, refused_topic
@@ -32,26 +36,46 @@ def add_partitions(asking: Asking) -> Body | None:
     if asking.request.version >= 4:  # between brokers only
         return {"error_code": DENIED[Resource.CLUSTER]}
     topics = body.v3_and_below_topics
-    is_allowed = _may_transact(asking, body.v3_and_below_transactional_id)
+    if not _may_transact(asking, body.v3_and_below_transactional_id):
+        return {"results_by_topic_v3_and_below": [_not_allowed(each) for each in topics]}
     denied = {each.name for each in topics if not asking.may_change(Operation.WRITE, each.name)}
-    if is_allowed and not denied:
-        return None
+    refused = not_added(topics, asking.context.topics.existence(), denied) if denied else None
+    return added(refused) if refused else None
 
-    def code(topic: str) -> ErrorCode:
-        if not is_allowed:
-            return DENIED[Resource.TRANSACTIONAL_ID]
-        refused: ErrorCode = refused_topic(topic)["error_code"]
-        return refused if topic in denied else ErrorCode.operation_not_attempted
 
+def _not_allowed(topic: Any) -> Body:
+    code = DENIED[Resource.TRANSACTIONAL_ID]
+    results = [{"partition_index": number, "partition_error_code": code} for number in topic.partitions]
+    return {"name": topic.name, "results_by_partition": results}
+
+
+def not_added(
+    topics: Iterable[Any], exists: Callable[[TopicPartition], bool], denied: Collection[str] = ()
+) -> Mapping[TopicPartition, ErrorCode]:
+    """Returns the code of each partition if one of them cannot be added to a transaction: then none is.
+
+    Otherwise returns nothing. ``denied``: the topics that the client may not write to.
+    """
+    asked = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for each in asked:
+        if each.topic in denied:
+            refused[each] = refused_topic(each.topic)["error_code"]
+        elif each.topic in INTERNAL_TOPICS:  # only coordinators write there
+            refused[each] = DENIED[Resource.TOPIC]
+        elif not exists(each):
+            refused[each] = ErrorCode.unknown_topic_or_partition
+    return {**dict.fromkeys(asked, ErrorCode.operation_not_attempted), **refused} if refused else {}
+
+
+def added(codes: Mapping[TopicPartition, ErrorCode]) -> Body:
+    """Returns the answer to AddPartitionsToTxn with the code of each partition."""
+    results: dict[str, list[Body]] = {}
+    for each, code in codes.items():
+        results.setdefault(each.topic, []).append({"partition_index": each.partition, "partition_error_code": code})
     return {
         "results_by_topic_v3_and_below": [
-            {
-                "name": each.name,
-                "results_by_partition": [
-                    {"partition_index": number, "partition_error_code": code(each.name)} for number in each.partitions
-                ],
-            }
-            for each in topics
+            {"name": topic, "results_by_partition": found} for topic, found in results.items()
         ]
     }
 

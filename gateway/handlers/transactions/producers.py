@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from ....protocol.bodies import ErrorCode
-from ....storage import INTERNAL_TOPICS, Producer, TopicPartition
+from ....storage import Producer, TopicPartition
 from ...context import Context
 from ...request import Request
 from ...transactions.coordinator import TransactionCoordinator
+from ..access.transactions import added, not_added
 
 NO_PRODUCER = -1
 _FENCED_INIT, _FENCED = 4, 2  # first versions with PRODUCER_FENCED: of InitProducerId, of the others
@@ -57,37 +58,20 @@ def initialised(error: ErrorCode, producer: Producer | None = None) -> dict[str,
 def add_partitions(request: Request, context: Context) -> None:
     """Adds all partitions to a transaction, or none if one does not exist."""
     body = request.body
-    asked = [TopicPartition(topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions]
-    internal = {each for each in asked if each.topic in INTERNAL_TOPICS}
-    exists = context.topics.existence()
-    missing = {each for each in asked if not exists(each)} - internal
+    topics = body.v3_and_below_topics
+    refused = not_added(topics, context.topics.existence())
+    if refused:
+        request.answer(added(refused))
+        return
+    asked = dict.fromkeys(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
 
     @request.or_fail
     def done(error: ErrorCode) -> None:
-        code = _known(request, error)
-        request.answer({"results_by_topic_v3_and_below": _by_topic(asked, lambda _: code)})
+        request.answer(added(dict.fromkeys(asked, _known(request, error))))
 
-    if missing or internal:
-        codes = {
-            **dict.fromkeys(asked, ErrorCode.operation_not_attempted),
-            **dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition),
-            **dict.fromkeys(internal, ErrorCode.topic_authorization_failed),  # only coordinators write there
-        }
-        request.answer({"results_by_topic_v3_and_below": _by_topic(asked, codes.__getitem__)})
-        return
     producer = Producer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     name = body.v3_and_below_transactional_id
     ask(request, context, lambda coordinator: coordinator.add_partitions(name, producer, asked, done))
-
-
-def _by_topic(
-    partitions: Collection[TopicPartition], code: Callable[[TopicPartition], ErrorCode]
-) -> list[dict[str, Any]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for each in partitions:
-        answer = {"partition_index": each.partition, "partition_error_code": code(each)}
-        found.setdefault(each.topic, []).append(answer)
-    return [{"name": topic, "results_by_partition": answers} for topic, answers in found.items()]
 
 
 def add_offsets(request: Request, context: Context) -> None:

@@ -18,6 +18,7 @@ from tests.support.logs.building import batch
 TIMEOUT_S = 30.0
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53
 UNKNOWN_TOPIC, ILLEGAL_TOPIC, INVALID_CONFIG, INVALID_REQUEST, GROUP_ID_NOT_FOUND = 3, 17, 40, 42, 69
+NOT_ATTEMPTED = 55
 RULES = """
 [[allow]]
 users = ["alice"]
@@ -226,7 +227,7 @@ def test_coordinators_and_transactional_ids(alice: WireClient, root: WireClient)
     assert started.error_code == 0
     producer = {"producer_id": started.producer_id, "producer_epoch": started.producer_epoch}
     for name, topics, expected in (
-        ("open", ("open", "shut"), {55, TOPIC_DENIED}),
+        ("open", ("open", "shut"), {NOT_ATTEMPTED, TOPIC_DENIED}),
         ("shut", ("open",), {ID_DENIED}),
         ("open", ("open",), {0}),
     ):
@@ -256,6 +257,22 @@ def test_coordinators_and_transactional_ids(alice: WireClient, root: WireClient)
     markers = [{**marker, "topics": [{"name": "open", "partition_indexes": (0,)}]}]
     written = alice.ask(27, 1, markers=markers).markers[0].topics[0].partitions[0]
     assert written.error_code == CLUSTER_DENIED
+
+
+def test_partitions_beside_denied_ones_are_missing_or_not_attempted(alice: WireClient) -> None:
+    answer = alice.ask(
+        24,
+        3,
+        v3_and_below_transactional_id="open",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[{"name": topic, "partitions": (0, 9)} for topic in ("open", "shut")],
+    )
+    found = {
+        topic.name: [int(each.partition_error_code) for each in topic.results_by_partition]
+        for topic in answer.results_by_topic_v3_and_below
+    }
+    assert found == {"open": [NOT_ATTEMPTED, UNKNOWN_TOPIC], "shut": [TOPIC_DENIED, TOPIC_DENIED]}
 
 
 def test_no_answer_shows_a_name_that_its_client_may_not_describe(alice: WireClient, root: WireClient) -> None:

@@ -224,7 +224,7 @@ def test_partitions_that_do_not_exist_are_not_added(client: WireClient, producer
         v3_and_below_transactional_id=producer.id,
         v3_and_below_producer_id=producer.producer.id,
         v3_and_below_producer_epoch=producer.producer.epoch,
-        v3_and_below_topics=[{"name": topic, "partitions": (1, 7)}],
+        v3_and_below_topics=[{"name": topic, "partitions": (1, 7, 1)}],
     )
     found = answer.results_by_topic_v3_and_below[0].results_by_partition
     assert [(each.partition_index, each.partition_error_code) for each in found] == [(1, NOT_ATTEMPTED), (7, 3)]
