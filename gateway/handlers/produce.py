@@ -14,6 +14,7 @@ from ...storage import (
     CheckLimits,
     LongCheckError,
     Producer,
+    RecordValidationError,
     TopicPartition,
     are_being_compiled,
     check_batch,
@@ -110,12 +111,19 @@ class _Producing:
                 self._check_aside(answered, index)
                 return
             except Exception as error:
-                answered(index, refused(each.topic, each.partition, error))
+                answered(index, self._refused(each, error))
                 error.__traceback__ = None  # with the traceback, an error in self._led would be part of a cycle
             else:
                 self._decompressed += job.batch.size
                 quick = None if quick is None else max(quick - job.batch.size, 0)
                 self._context.appender.append(job)
+
+    def _refused(self, each: ProducePartition, error: Exception) -> Produced:
+        """Returns the answer for a batch that is not appended; if its records are the reason, with the log's start."""
+        led = self._led.get(TopicPartition(each.topic, each.partition))
+        if isinstance(error, RecordValidationError) and isinstance(led, LedPartition):
+            return refused(each.topic, each.partition, error, led)
+        return refused(each.topic, each.partition, error)
 
     def _check_aside(self, answered: Callable[[int, Produced], None], first: int) -> None:
         """Has the thread for long checks check the batches from ``first`` on; the request then counts no longer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...protocol.bodies import ErrorCode
-from ...protocol.errors import code_of, message_of
+from ...protocol.errors import RequestError, code_of, message_of
 from ...protocol.produce import Produced
 from ...storage import RecordValidationError
 from ..partitions.led_partition import LedPartition
@@ -22,13 +22,18 @@ _BEFORE_THE_LOG = frozenset(  # errors without the log start offset (``ReplicaMa
 
 
 def refused(topic: str, partition: int, error: Exception, led: LedPartition | None = None) -> Produced:
-    """Returns the answer for a batch that was refused; ``led``: the partition, if its log was the reason."""
-    code = code_of(error)
+    """Returns the answer for a batch that was refused; ``led``: the partition, if its log was asked.
+
+    A RequestError came before the log, such as one of the transaction.
+    """
+    code, start = code_of(error), _NO_OFFSET
+    if led is not None and not isinstance(error, RequestError) and code not in _BEFORE_THE_LOG:
+        start = led.log_start_offset
     return Produced(
         topic,
         partition,
         code,
-        log_start_offset=_NO_OFFSET if led is None or code in _BEFORE_THE_LOG else led.log_start_offset,
+        log_start_offset=start,
         record_errors=error.record_errors if isinstance(error, RecordValidationError) else (),
         message=message_of(error),
     )

@@ -27,6 +27,7 @@ class WireProducer:
         self.producer = Producer(-1, -1)
         self._sequences: dict[tuple[str, int], int] = {}
         self.last_offset = -1  # that the last batch got
+        self.last_start = -1  # the start of the log in the answer to the last batch
 
     def init(self, expected: Producer | None = None, *, version: int = 4, timeout_ms: int = TIMEOUT_MS) -> Initialised:
         """Sends InitProducerId, and takes over its answer."""
@@ -77,6 +78,7 @@ class WireProducer:
         answer = self.client.ask(0, version, transactional_id=self.id, **fields)
         found = answer.responses[0].partition_responses[0]
         error, self.last_offset = int(found.error_code), int(found.base_offset)
+        self.last_start = int(getattr(found, "log_start_offset", -1))
         if not error:
             self._sequences[place] = self._sequences.get(place, 0) + len(values)
         return error

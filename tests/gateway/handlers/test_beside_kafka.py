@@ -147,8 +147,11 @@ def sessions(side: Side) -> None:
 def produce(side: Side) -> None:
     side.create("p")
     right = batch(b"value").tobytes()
-    for data in (right, right * 2, right[:-1], right[:40], b"", changed(right, 16, 1), changed(right, 16, 3)):
+    wrong = changed(right, 16, 1), changed(right, 16, 3), changed(right, 7, 1)
+    for data in (right, right * 2, right[:-1], right[:40], b"", *wrong):
         side.ask(ApiKey.PRODUCE, first=3, without=("log_append_time",), **produce_fields("p", data))
+    side.create("compacted", cleanup_policy="compact")
+    side.ask(ApiKey.PRODUCE, first=3, **produce_fields("compacted", right))
     for epoch, sequence in ((1, 0), (1, 0), (1, 5), (0, 1), (2, 0)):
         data = batch(b"v", producer_id=8, producer_epoch=epoch, base_sequence=sequence).tobytes()
         side.ask(ApiKey.PRODUCE, first=8, last=8, **produce_fields("p", data))

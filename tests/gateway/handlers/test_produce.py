@@ -150,8 +150,9 @@ def test_a_transactional_batch_without_a_transaction_is_refused(client: WireClie
 def test_a_batch_that_the_log_refuses_is_answered_with_its_start(client: WireClient, topic: str) -> None:
     late = batch(b"v", producer_id=8, base_sequence=0).tobytes()
     gap = batch(b"v", producer_id=8, base_sequence=7).tobytes()
-    answers = [ask(client, topic, each) for each in (late, gap, b"")]
-    assert [(each.error_code, each.log_start_offset) for each in answers] == [(0, 0), (45, 0), (87, -1)]
+    shifted = bytes(7) + b"\1" + late[8:]  # its base offset is 1
+    answers = [ask(client, topic, each) for each in (late, gap, shifted, b"")]
+    assert [(each.error_code, each.log_start_offset) for each in answers] == [(0, 0), (45, 0), (87, 0), (87, -1)]
 
 
 def test_a_partition_whose_lock_a_paused_process_holds_is_opened_later_and_others_at_once(

@@ -77,6 +77,7 @@ def not_added(side: Side, name: str) -> None:
     side.init(producer)
     for version in (3, 8, 10, 11):
         side.note(lambda: producer.produce(TOPIC, b"v", version=version))  # noqa: B023
+        side.seen.append(producer.last_start)
     for version in (0, 3, 4):
         side.note(lambda: producer.commit_offset(name, TOPIC, 1, version=version))  # noqa: B023
     side.note(lambda: producer.add(TOPIC, 0, 9))

@@ -171,7 +171,7 @@ def test_a_transaction_may_span_partitions_added_in_turn(gateway: Gateway, produ
 def test_a_batch_for_a_partition_that_was_not_added_is_refused(
     gateway: Gateway, producer: WireProducer, topic: str, version: int, code: int
 ) -> None:
-    assert producer.produce(topic, b"early", version=version) == code
+    assert (producer.produce(topic, b"early", version=version), producer.last_start) == (code, -1)
     assert producer.add(topic, 0) == 0
     assert producer.produce(topic, b"other", partition=1, version=version) == code
     assert producer.produce(topic, b"one", version=version) == 0
