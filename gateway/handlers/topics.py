@@ -326,6 +326,7 @@ def delete_records(request: Request, context: Context) -> None:
                     ],
                 }
                 for topic in body.topics
+                if topic.partitions  # a broker answers by partition
             ]
         }
 

@@ -101,6 +101,19 @@ def offsets(side: Side) -> None:
         side.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, replica_id=-1, topics=topics)
 
 
+def empty_topics(side: Side) -> None:
+    """Topics of which no partition is named."""
+    side.create("e")
+    names = ("e", "nowhere")
+    topics = [{"name": name, "partitions": []} for name in names]
+    side.ask(ApiKey.LIST_OFFSETS, first=1, replica_id=-1, isolation_level=0, topics=topics)
+    side.ask(ApiKey.DELETE_RECORDS, topics=topics, timeout=1000)
+    fetched = fetch_fields("e", 0, topics=[{"topic": each, "partitions": []} for each in names])
+    side.ask(ApiKey.FETCH, first=4, last=12, session_id=0, session_epoch=-1, **fetched)
+    data = [{"name": each, "partition_data": []} for each in names]
+    side.ask(ApiKey.PRODUCE, first=3, acks=1, timeout=1000, topic_data=data)
+
+
 def fetch(side: Side) -> None:
     side.create("f")
     side.client.ask(0, 8, **produce_fields("f", batch(b"a", b"b").tobytes()))
@@ -295,7 +308,7 @@ def seen(where: Any, situation: Callable[[Side], None]) -> list[tuple[str, Any]]
 
 
 @pytest.mark.parametrize(
-    "situation", [metadata, cluster, offsets, fetch, sessions, produce, topics, configs, live, brokers]
+    "situation", [metadata, cluster, offsets, empty_topics, fetch, sessions, produce, topics, configs, live, brokers]
 )
 def test_answers_are_those_of_kafka(kafka: Any, gateway: Gateway, situation: Callable[[Side], None]) -> None:
     ours, theirs = seen(gateway, situation), seen(kafka, situation)

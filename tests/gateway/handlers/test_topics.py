@@ -273,6 +273,12 @@ def test_records_are_deleted_up_to_an_offset(client: WireClient, topic: str) -> 
     assert [cut(2), cut(1), cut(4), cut(-1), cut(0, 9)] == [(0, 2), (0, 2), (1, -1), (0, 3), (3, -1)]
 
 
+def test_a_topic_of_which_no_partition_is_named_is_not_in_the_answer(client: WireClient, topic: str) -> None:
+    cuts = [{"partition_index": 0, "offset": -1}]
+    asked = [{"name": name, "partitions": parts} for name, parts in (("nowhere", cuts), (topic, []))]
+    assert [each.name for each in client.ask(21, 2, topics=asked, timeout=1).topics] == ["nowhere"]
+
+
 # --- Configs
 
 
