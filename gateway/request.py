@@ -193,11 +193,7 @@ class Request:
         try:
             if self.amend is not None:
                 body = self.amend(body)
-            delay_s = self.charged_s()
-            if delay_s > 0:
-                body = {**body, "throttle_time": math.ceil(delay_s * 1000)}
-                self.mute(delay_s)
-            encoded = write_answer(self.key, self.version, body)
+            encoded = write_answer(self.key, self.version, self._throttled(body))
             if len(encoded) > self.limits.answer_bytes_max:
                 raise self._too_large()
             self.answer_parts([encoded])
@@ -206,6 +202,14 @@ class Request:
         except Exception:
             logger.exception("the answer to a request of kind %s cannot be written", self.key)
             self.close()
+
+    def _throttled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the body with the time for which the client must wait, if it must, and serves nothing until then."""
+        delay_s = self.charged_s()
+        if delay_s <= 0:
+            return body
+        self.mute(delay_s)
+        return {**body, "throttle_time": math.ceil(delay_s * 1000)}
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
         """Answers with the bytes of a body. Raises struct.error if there are more than an answer can have."""
@@ -258,12 +262,12 @@ class Request:
             logger.error("a request of kind %s failed", self.key, exc_info=error)
         if self._is_ended:
             return
-        if not has_error(self.key, self.version):
-            self.close()
-            return
-        body = {"error_code": code_of(error), "error_message": message_of(error)}
         try:
-            self.answer_parts([write_answer(self.key, self.version, body)])
+            body = self._throttled({"error_code": code_of(error), "error_message": message_of(error)})
+            if has_error(self.key, self.version):
+                self.answer_parts([write_answer(self.key, self.version, body)])
+            else:
+                self.close()
         except Exception:
             logger.exception("the error of a request of kind %s cannot be written", self.key)
             self.close()

@@ -56,7 +56,8 @@ def fetch(request: Request, context: Context) -> None:
     try:
         fetching = context.sessions.resolve(asked, request.principal, by_topic_id=is_by_topic_id(request.version))
     except RequestError as error:
-        request.answer_parts(encode_fetched((), request.version, error.code))
+        throttle_ms = context.throttled_ms(request, CONSUMER_BYTE_RATE, 0)
+        request.answer_parts(encode_fetched((), request.version, error.code, throttle_ms=throttle_ms))
         return
     _Fetching(request, context, fetching).look()
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from pyspark_commitlog.gateway.handlers.table import KINDS
 from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.apis import ApiKey
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import RequestError
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
 
@@ -253,3 +257,22 @@ def test_a_client_that_takes_more_time_than_it_may_waits(limited: Gateway, admin
             assert ask(busy).total_seconds() == 1  # at most, as on a broker
     with WireClient(limited, "other") as other:
         assert other.ask(3, 9, topics=None).throttle_time.total_seconds() == 0
+
+
+def test_the_time_of_a_request_that_fails_counts_too(
+    limited: Gateway, admin: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RequestError(ErrorCode.policy_violation)
+
+    failing = KINDS[ApiKey.LIST_GROUPS]._replace(handler=fail)
+    monkeypatch.setattr(limited, "_kinds", {**KINDS, ApiKey.LIST_GROUPS: failing})
+    assert alter(admin, entry({"client-id": "busy"}, ("request_percentage", 0.0001))) == [0]
+    asked: list[tuple[ApiKey, int, dict[str, Any]]] = [
+        (ApiKey.LIST_GROUPS, 4, {}),
+        (ApiKey.FETCH, 12, fetch_fields("t", 0, session_id=5, session_epoch=1)),
+    ]
+    for key, version, fields in asked:
+        with WireClient(limited, "busy") as busy:
+            answer = busy.ask(key, version, **fields)
+            assert (answer.error_code != 0, answer.throttle_time.total_seconds()) == (True, 1)
