@@ -12,7 +12,7 @@ from ..storage import Address, InvalidConfigError
 from .config import GatewayConfig
 from .context import Context
 from .listeners import Listener
-from .live_settings import Change, change_admission, for_listener
+from .live_settings import Change, Later, change_admission, for_listener
 from .network.acceptor import Acceptor, listening
 from .network.limits.admission import Admission
 from .network.limits.clients import Terms
@@ -64,7 +64,7 @@ class Accepting:
             acceptor.start()
             starting.callback(acceptor.stop)
 
-        def apply(change: Change) -> bool:
+        def apply(change: Change) -> Later:
             context.partitions.close_topics(change.topics)  # they are opened with the new settings
             for listener, acceptor in acceptors.items():
                 acceptor.terms = self._terms(listener, change.config, change.own, acceptor.terms.tls)

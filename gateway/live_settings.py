@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from threading import Event, Lock
 from typing import Any, NamedTuple
 
@@ -37,7 +38,8 @@ class Change(NamedTuple):
     topics: Collection[str]  # the topics whose settings have changed
 
 
-OnChange = Callable[[Change], bool]  # returns whether all of it is in force; if not, it is called again
+Later = Callable[[], Callable[[], None] | None]  # looks something up; returns what applies it, None to be called again
+OnChange = Callable[[Change], Later | None]  # puts in force what it can at once; returns what may take long
 
 
 class LiveSettings:
@@ -46,9 +48,10 @@ class LiveSettings:
     def __init__(self, config: GatewayConfig, manager: LogManager) -> None:
         """``config``: what the gateway was started with. ``manager``: used only here, and closed by :meth:`stop`."""
         self._started_with, self._manager = config, manager
-        self._lock, self._stopped = Lock(), Event()  # The lock guards the settings that were read, and their listener.
-        self._on_change: OnChange = lambda _: True
-        self._seen, self._is_in_force = self._stamp(), True  # the file that was read, and whether all of it holds
+        self._lock, self._stopped = Lock(), Event()  # The lock guards all fields below; no name is looked up under it.
+        self._on_change: OnChange = lambda _: None
+        self._later: Later | None = None  # what the last change left for later
+        self._seen, self._is_applied = self._stamp(), True  # the file that was read, and whether the listener took it
         self._file = self._read()
         self.config = self._config_of(self._file, config)
         self._thread = KeptThread("gateway-settings", self._run)
@@ -66,7 +69,7 @@ class LiveSettings:
         """Calls ``on_change`` with the settings in force, and then with each change, in the thread that found it."""
         with self._lock:
             self._on_change = on_change
-            self._is_in_force = on_change(Change(self.config, self.own, ()))
+            self._later = on_change(Change(self.config, self.own, ()))
 
     def start(self) -> None:
         """Starts the thread that checks for changes."""
@@ -82,21 +85,42 @@ class LiveSettings:
     def look(self) -> None:
         """Puts the file's settings in force; they are on return, even if another thread did it.
 
-        What cannot be in force yet is tried again by the next call.
+        Limits of names that have no address are left to :meth:`look_up`. A change that raised an error is tried again
+        by the next call.
         """
         with self._lock:
             seen = self._stamp()
-            if seen == self._seen and self._is_in_force:
+            if seen == self._seen and self._is_applied:
                 return
-            before, self._file = self._file, self._read()
-            self._seen, self._is_in_force = seen, False
+            before, overrides = self._file, self.config.max_connections_per_ip_overrides
+            self._file = self._read()
+            self._seen, self._is_applied = seen, False
             self.config = self._config_of(self._file, self.config)
-            self._is_in_force = self._on_change(Change(self.config, self.own, _changed(before, self._file)))
+            self._later = self._on_change(Change(self.config, self.own, _changed(before, self._file)))
+            self._is_applied = True
+            has_new_names = self.config.max_connections_per_ip_overrides != overrides
+        if has_new_names:  # a change of anything else does not wait for them
+            self.look_up()
+
+    def look_up(self) -> None:
+        """Puts in force what changes have left for later, such as limits of names, unless a name has no address.
+
+        It may take long, while other threads go on.
+        """
+        while (later := self._later) is not None:
+            apply = later()
+            if apply is None:
+                return
+            with self._lock:
+                if self._later is later:  # no other change has come in the meantime
+                    apply()
+                    self._later = None
 
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_S):
             try:
                 self.look()
+                self.look_up()
             except (LogStoreError, OSError) as error:
                 logger.error("settings cannot be read, so the old ones stay: %s", error)
 
@@ -142,19 +166,23 @@ def admission_limits(config: GatewayConfig) -> AdmissionLimits:
     return _admission_limits(config, _limits_of_addresses(config))
 
 
-def change_admission(admission: Admission, config: GatewayConfig) -> bool:
-    """Applies the limits of connections, and returns whether all are in force.
+def change_admission(admission: Admission, config: GatewayConfig) -> Later:
+    """Applies the limits of connections, and returns what looks up the names among their addresses.
 
-    If one is that of a name without an address, addresses keep the limits that they had; all others are in force.
+    Until that is applied, and while a name has no address, addresses keep the limits that they had; all others are in
+    force.
     """
-    limits = _admission_limits(config, admission.of_addresses)
-    admission.change(limits)  # before names are looked up, which may take long
+    admission.change(_admission_limits(config, admission.of_addresses))
+    return partial(_looked_up, admission, config)
+
+
+def _looked_up(admission: Admission, config: GatewayConfig) -> Callable[[], None] | None:
     try:
-        admission.change(limits._replace(of_addresses=_limits_of_addresses(config)))
+        of_addresses = _limits_of_addresses(config)
     except OSError as error:
         _said.log(f"{OVERRIDES} = {config.max_connections_per_ip_overrides!r} is not in force yet", error)
-        return False
-    return True
+        return None
+    return partial(admission.change, _admission_limits(config, of_addresses))
 
 
 def _admission_limits(config: GatewayConfig, of_addresses: Mapping[str, int]) -> AdmissionLimits:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from pyspark_commitlog.gateway.config import GatewayConfig
 from pyspark_commitlog.gateway.listeners import limits_of_addresses
-from pyspark_commitlog.gateway.live_settings import Change, LiveSettings, change_admission
+from pyspark_commitlog.gateway.live_settings import Change, Later, LiveSettings, change_admission
 from pyspark_commitlog.gateway.network.limits.admission import Admission, AdmissionLimits
 from pyspark_commitlog.storage import LogManager, Owner, alter_broker_settings, alter_own_settings
 
@@ -58,7 +59,7 @@ class Applying:
         self.admission = Admission(AdmissionLimits())
         self.changes: list[Change] = []
 
-    def __call__(self, change: Change) -> bool:
+    def __call__(self, change: Change) -> Later:
         self.changes.append(change)
         return change_admission(self.admission, change.config)
 
@@ -76,10 +77,10 @@ def test_a_name_that_has_no_address_for_a_moment_gets_its_limit_later(
     settings.look()
     assert applying.admission.refuses(ADDRESS) is None
     names.is_there = True
-    settings.look()
+    settings.look_up()
     assert applying.admission.refuses(ADDRESS) == "max.connections.per.ip"
     settings.look()
-    assert len(applying.changes) == 3  # once when it began to listen; nothing is tried again that is in force
+    assert len(applying.changes) == 2  # once when it began to listen
 
 
 def test_other_limits_are_in_force_while_a_name_has_no_address(
@@ -99,6 +100,33 @@ def test_other_limits_are_in_force_while_a_name_has_no_address(
     assert "other.example.com has no address" in caplog.text
 
 
+def test_no_change_waits_for_a_slow_name_server(
+    settings: LiveSettings, manager: LogManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_asked, may_answer = Event(), Event()
+
+    def find_late(*_: object, **__: object) -> list[tuple[Any, ...]]:
+        is_asked.set()
+        assert may_answer.wait(30)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (ADDRESS, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_late)
+    settings.listen(applying := Applying())
+    alter(manager, max_connections_per_ip_overrides="log.example.com:0")
+    looking = Thread(target=settings.look)
+    looking.start()
+    assert is_asked.wait(30)
+    alter(manager, max_connections="1")
+    settings.look()
+    assert [applying.admission.refuses(each) for each in (ADDRESS, ADDRESS)] == [None, "max.connections"]
+    may_answer.set()
+    looking.join(30)
+    applying.admission.left(ADDRESS)
+    assert applying.admission.refuses(ADDRESS) == "max.connections.per.ip"  # with the limits of both changes
+    assert applying.admission.refuses("10.0.0.8") is None
+    assert applying.admission.refuses("10.0.0.9") == "max.connections"
+
+
 def test_topics_are_opened_with_new_settings_once_though_a_name_is_tried_again(
     settings: LiveSettings, manager: LogManager, names: Names
 ) -> None:
@@ -107,7 +135,8 @@ def test_topics_are_opened_with_new_settings_once_though_a_name_is_tried_again(
     alter_broker_settings(manager, {"log.retention.ms": "1000000"})
     for _ in range(3):
         settings.look()
-    assert [[*each.topics] for each in applying.changes] == [[], ["t"], [], []]
+        settings.look_up()
+    assert [[*each.topics] for each in applying.changes] == [[], ["t"]]
 
 
 def test_a_change_that_could_not_be_applied_is_applied_by_the_next_look(
@@ -115,7 +144,7 @@ def test_a_change_that_could_not_be_applied_is_applied_by_the_next_look(
 ) -> None:
     settings.listen(applying := Applying())
 
-    def fail(_: Change) -> bool:
+    def fail(_: Change) -> None:
         raise OSError("too many open files")
 
     settings._on_change = fail
