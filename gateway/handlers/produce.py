@@ -30,10 +30,9 @@ from ..transactions.gate import known_before
 from ..turns.refusals import refused
 from .access.guards import (
     check_transactional_id,
-    check_written_topic,
     may_use_transactional_id,
     may_write_internal_topics,
-    may_write_records,
+    refusal_to_write,
 )
 from .batches import check_batch_set, check_idempotent
 
@@ -49,9 +48,7 @@ def produce(request: Request, context: Context) -> None:
     With acks 0, sends no answer, and closes the connection on an error.
     """
     asked = parse_produce(request.exchange.frame, request.body_at, request.version, request.limits.entries_max)
-    allowed = {name for name in {each.topic for each in asked.partitions} if may_write_records(request, context, name)}
-    wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions if each.topic in allowed}
-    producing = _Producing(request, context, asked, context.partitions.led(wanted))
+    producing = _Producing(request, context, asked, _led(request, context, asked))
     if context.is_limited(request, PRODUCER_BYTE_RATE):
         request.exchange.hold_others()  # requests that have already arrived wait too, if this one exceeds the quota
     name = asked.transactional_id
@@ -60,6 +57,16 @@ def produce(request: Request, context: Context) -> None:
     else:  # a producer that continues after a restart of the gateway
         request.exchange.hold_others()
         context.transactions.run(lambda coordinator: coordinator.load(name, producing.start_soon))
+
+
+def _led(
+    request: Request, context: Context, asked: ProduceRequest
+) -> Mapping[TopicPartition, LedPartition | Exception]:
+    """Returns each partition, or why nothing is written to it; opens none that the client may not write to."""
+    refusals = {name: refusal_to_write(request, context, name) for name in {each.topic for each in asked.partitions}}
+    wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions}
+    denied = {each: error for each in wanted if (error := refusals[each.topic]) is not None}
+    return {**context.partitions.led(wanted - denied.keys()), **denied}
 
 
 class _Producing:
@@ -120,7 +127,7 @@ class _Producing:
 
     def _refused(self, each: ProducePartition, error: Exception) -> Produced:
         """Returns the answer for a batch that is not appended; if its records are the reason, with the log's start."""
-        led = self._led.get(TopicPartition(each.topic, each.partition))
+        led = self._led[TopicPartition(each.topic, each.partition)]
         if isinstance(error, RecordValidationError) and isinstance(led, LedPartition):
             return refused(each.topic, each.partition, error, led)
         return refused(each.topic, each.partition, error)
@@ -141,10 +148,7 @@ class _Producing:
 
     def _checked(self, answered: Callable[[Produced], None], each: ProducePartition, quick: int | None) -> Append:
         """Checks a batch and returns its append. Raises the error for the client's answer."""
-        check_written_topic(self._request, self._context, each.topic)
-        led = self._led.get(TopicPartition(each.topic, each.partition))
-        if led is None:  # the right to write was given just now
-            raise RequestError(ErrorCode.topic_authorization_failed)
+        led = self._led[TopicPartition(each.topic, each.partition)]
         if isinstance(led, Exception):
             raise led
         if self._asked.acks not in ACKS:

@@ -40,19 +40,14 @@ def check_topic(request: Request, context: Context, operation: Operation, topic:
     _check(request, context, operation, Resource.TOPIC, topic)
 
 
-def check_written_topic(request: Request, context: Context, topic: str) -> None:
-    """Like :func:`check_topic`, for records of a client; raises InvalidTopicError for a reserved name."""
-    check_not_reserved(topic)
-    _check(request, context, Operation.WRITE, Resource.TOPIC, topic)
-
-
-def may_write_records(request: Request, context: Context, topic: str) -> bool:
-    """Whether :func:`check_written_topic` lets the client write records to the topic."""
+def refusal_to_write(request: Request, context: Context, topic: str) -> InvalidTopicError | RequestError | None:
+    """Returns why the client may not write records to the topic: its name is reserved, or the rules. None: it may."""
     try:
-        check_written_topic(request, context, topic)
-    except (InvalidTopicError, RequestError):
-        return False
-    return True
+        check_not_reserved(topic)
+    except InvalidTopicError as error:
+        return error
+    is_allowed = _allows(request, context, Operation.WRITE, Resource.TOPIC, topic)
+    return None if is_allowed else RequestError(DENIED[Resource.TOPIC])
 
 
 def check_transactional_id(request: Request, context: Context, transactional_id: str) -> None:
@@ -62,17 +57,12 @@ def check_transactional_id(request: Request, context: Context, transactional_id:
 
 def may_use_transactional_id(request: Request, context: Context, transactional_id: str) -> bool:
     """Whether the client may write with the transactional id."""
-    try:
-        check_transactional_id(request, context, transactional_id)
-    except RequestError:
-        return False
-    return True
+    return _allows(request, context, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
 
 
 def may_describe(request: Request, context: Context, topic: str) -> bool:
     """Whether the client may see that the topic exists."""
-    rules = context.rules
-    return rules is None or rules.current().allow(request.client, Operation.DESCRIBE, Resource.TOPIC, topic)
+    return _allows(request, context, Operation.DESCRIBE, Resource.TOPIC, topic)
 
 
 def may_write_internal_topics(request: Request, context: Context) -> bool:
@@ -90,9 +80,13 @@ def may_write_internal_topics(request: Request, context: Context) -> bool:
 
 
 def _check(request: Request, context: Context, operation: Operation, resource: Resource, name: str) -> None:
-    rules = context.rules
-    if rules is not None and not rules.current().allow(request.client, operation, resource, name):
+    if not _allows(request, context, operation, resource, name):
         raise RequestError(DENIED[resource])
+
+
+def _allows(request: Request, context: Context, operation: Operation, resource: Resource, name: str) -> bool:
+    rules = context.rules
+    return rules is None or rules.current().allow(request.client, operation, resource, name)
 
 
 def everyone(asking: Asking) -> Body | None:
