@@ -22,7 +22,7 @@ from ...storage import (
     decode_subscription,
 )
 from ..threads.worker import Timer
-from .member import JoinResult, Member, Protocols, SyncResult
+from .member import JoinResult, Member, Protocols, SyncResult, large_bytes
 
 NO_TIMESTAMP = -1
 
@@ -78,6 +78,7 @@ class Group:
         self.sync_timer: Timer | None = None
         self._clock = clock
         self._supported: Counter[str] = Counter()  # members by protocol; one that names it twice counts once
+        self.large_bytes = 0  # of the protocols of members that have large ones
 
     @classmethod
     def restored(cls, name: str, value: GroupMetadataValue, clock: Clock) -> Group:
@@ -163,6 +164,7 @@ class Group:
             self.static_ids[member.instance_id] = member.id
         self.members[member.id] = member
         self._supported.update(member.protocol_names)
+        self.large_bytes += large_bytes(member.protocols)
         self.leader = self.leader or member.id
         self.drop_pending(member.id)
 
@@ -171,7 +173,7 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is not None:
             member.stop_waiting()
-            self._withdraw(member.protocol_names)
+            self._withdraw(member)
             if member.instance_id is not None:
                 self.static_ids.pop(member.instance_id, None)
         if self.leader == member_id:
@@ -187,14 +189,17 @@ class Group:
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Replaces the protocols and timeouts of a member."""
-        self._withdraw(member.protocol_names)
+        self._withdraw(member)
         member.protocols = protocols
         self._supported.update(member.protocol_names)
+        self.large_bytes += large_bytes(member.protocols)
         member.rebalance_timeout_ms, member.session_timeout_ms = rebalance_timeout_ms, session_timeout_ms
 
-    def _withdraw(self, names: Collection[str]) -> None:
+    def _withdraw(self, member: Member) -> None:
         """Counts a member's protocols no longer; one that no member has is forgotten, because clients choose names."""
+        names = member.protocol_names
         self._supported.subtract(names)
+        self.large_bytes -= large_bytes(member.protocols)
         for each in names:
             if not self._supported[each]:
                 del self._supported[each]

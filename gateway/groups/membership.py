@@ -10,13 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
+from ..threads.said import Said
 from .classic_members import ClassicMembers, LeaveDone
 from .group import Group, State
-from .member import Join, JoinDone, JoinResult, Leaving, Member, Protocols, Sync, SyncDone, SyncResult
+from .member import Join, JoinDone, JoinResult, Leaving, Member, Protocols, Sync, SyncDone, SyncResult, large_bytes
 from .rebalancing import NEW_MEMBER_TIMEOUT_MS, Groups, Rebalancing
 from .store import stored_group_code
 
+LARGE_BYTES_MAX = 256 << 20  # of the large protocols of members, in all groups
+
 logger = logging.getLogger(__name__)
+_said = Said(logger)
 
 
 class Membership:
@@ -56,6 +61,8 @@ class Membership:
             error = self._replace_empty(join.group)
         if not error and group is None and join.member_id:
             error = ErrorCode.unknown_member_id
+        if not error and not self._has_memory(group, join):
+            error = ErrorCode.coordinator_load_in_progress  # the client tries again
         if error:
             done(JoinResult(error, join.member_id))
             return
@@ -70,6 +77,23 @@ class Membership:
             self._join_new(group, join, done)
         self.rebalancing.try_complete(group)
         self._groups.forget_unused(group)
+
+    def _has_memory(self, group: Group | None, join: Join) -> bool:
+        """Whether the large protocols of other members leave room for those of this one, which are kept.
+
+        Members with small ones always join, and so do those that join again with no larger ones.
+        """
+        size = large_bytes(join.protocols)
+        member = None if group is None else group.members.get(join.member_id)
+        before = 0 if member is None else large_bytes(member.protocols)
+        if size <= before:
+            return True
+        held = sum(each.large_bytes for each in self._groups.by_name.values())
+        has_memory = held - before + size <= LARGE_BYTES_MAX
+        if not has_memory:
+            text = f"one of group {join.group[:200]!r} has {size} bytes, and those of all groups have {held} already"
+            _said.log("members with large metadata cannot join", RequestError(ErrorCode.policy_violation, text))
+        return has_memory
 
     def _has_room(self, group: Group, member_id: str) -> bool:
         """Whether a member may join; a client without an id needs one, and reserved ids count, too."""

@@ -90,6 +90,23 @@ def test_a_group_has_no_more_members_than_it_may() -> None:
     assert answer.error is ErrorCode.none
 
 
+def test_members_with_large_metadata_wait_for_memory_and_others_do_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.gateway.groups.membership.LARGE_BYTES_MAX", 150_000)
+    large = (("range", bytes(100_000)),)
+    (a,) = bench.stable("a", protocols=large)
+    for group in (G, "other"):
+        refused = bench.join("b", group=group, protocols=large)
+        assert refused == JoinResult(ErrorCode.coordinator_load_in_progress, "")
+    assert bench.join("c", group="other") is None
+    bench.join("a", a.member_id, protocols=large)
+    bench.home.advance(0)
+    assert error_of(bench, "a") is ErrorCode.none
+    assert bench.leave(a) == [ErrorCode.none]
+    assert bench.join("b", group="third", protocols=large) is None
+
+
 def test_a_join_that_is_sent_again_is_answered_in_the_place_of_the_first(bench: Bench) -> None:
     (a,) = bench.stable("a")
     bench.join("b")
