@@ -19,7 +19,7 @@ from ..storage import (
     Records,
     TopicIds,
     TopicPartition,
-    made_again,
+    find_made_again,
     ms_of,
     parse_instant,
     topic_ids,
@@ -88,7 +88,7 @@ def _check_named(start: Start, sources: Collection[TopicPartition]) -> None:
 
 def _check_same_topic(known: TopicIds, now: TopicIds) -> None:
     """Raises OffsetOutOfRangeError if the topic has another id now."""
-    for text in made_again(known, now).values():
+    if text := find_made_again(known, now):
         raise OffsetOutOfRangeError(
             f"{text}, so its offsets are those of other records: compare it with what you have read, and follow it "
             "with another start"

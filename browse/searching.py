@@ -25,7 +25,7 @@ from ..storage import (
     TopicIds,
     TopicPartition,
     counting_reads,
-    made_again,
+    find_made_again,
     topic_ids,
 )
 from .logs import Logs, OpenLog
@@ -164,7 +164,7 @@ class RunningSearch:
             ids = self._ids or topic_ids(log.manager, log.manager.topic(self._wanted.topic).topic_partitions)
             with self._opened(log, ends, unsearched) as search:
                 # Only now: an id never comes back, so if it is the same, the open logs are those of the topic.
-                for text in made_again(ids, topic_ids(log.manager, search.partitions)).values():
+                if text := find_made_again(ids, topic_ids(log.manager, search.partitions)):
                     raise OffsetOutOfRangeError(f"{text}; load the page again to search the new one")
                 self._ids = ids
                 return self._found_in(search, ends, unsearched)

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any
 from zlib import crc32
 
-from ..storage import EncodedBatches, TopicIds, TopicPartition, joined_batches, made_again
+from ..storage import EncodedBatches, TopicIds, TopicPartition, find_made_again, joined_batches, made_again
 from .arrivals import Arrivals, Piece
 from .brokers.connections import ListedTopic
 from .brokers.requests import EARLIEST, LATEST
@@ -137,7 +137,7 @@ class Session:
 
     def _check_same_topics(self, now: TopicIds) -> None:
         """Raises RetriableError, which starts another session, if a topic was deleted and made again."""
-        for text in made_again(self._ids, now).values():
+        if text := find_made_again(self._ids, now):
             raise RetriableError(f"{self._settings.sources}: {text}")
         self._ids = {**now, **self._ids}
 

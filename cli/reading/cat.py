@@ -172,7 +172,7 @@ def _catch_up(manager: storage.LogManager, tails: Iterable[_Tail], *, is_quiet: 
 
 def _check_same_topic(known: storage.TopicIds, now: storage.TopicIds) -> None:
     """Raises OffsetOutOfRangeError if the topic was deleted and made again. ``now``: read after the logs."""
-    for text in storage.made_again(known, now).values():
+    if text := storage.find_made_again(known, now):
         raise storage.OffsetOutOfRangeError(
             f"{text}, so its offsets are those of other records: run the command again to print them"
         )

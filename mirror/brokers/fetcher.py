@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from ...storage import FetchAnswer, Records, TopicIds, TopicPartition, made_again, visible_records
+from ...storage import FetchAnswer, Records, TopicIds, TopicPartition, find_made_again, visible_records
 from ..errors import RetriableError
 from .connections import Connections, id_text
 from .failing import Failing
@@ -58,7 +58,7 @@ class Fetcher:
     def _checked_ids(self, positions: Mapping[TopicPartition, int], ids: TopicIds) -> dict[str, UUID]:
         """Returns the ids to fetch by. Raises RetriableError if a topic has another one now."""
         now = self._connections.topic_ids(positions)
-        for text in made_again(ids, {name: id_text(each) or "" for name, each in now.items()}).values():
+        if text := find_made_again(ids, {name: id_text(each) or "" for name, each in now.items()}):
             raise RetriableError(f"{self._connections.cluster}: {text}")
         return {name: each for name, each in now.items() if name in ids}
 

@@ -20,7 +20,7 @@ from ...storage import (
     TopicIds,
     TopicPartition,
     UnknownTopicOrPartitionError,
-    made_again,
+    find_made_again,
     topic_ids,
 )
 from ..brokers.connections import ListedTopic
@@ -99,7 +99,7 @@ class DirectorySource:
         if not found:
             time.sleep(self._settings.wait_ms / 1000)
         # After the logs were read: an id never comes back, so what was read is of the topics that have their ids still.
-        for text in made_again(ids or {}, topic_ids(self._manager, found)).values():
+        if text := find_made_again(ids or {}, topic_ids(self._manager, found)):
             raise RetriableError(f"{self._settings}: {text}")
         return found
 

@@ -247,6 +247,11 @@ def made_again(known: TopicIds, now: TopicIds) -> dict[str, str]:
     }
 
 
+def find_made_again(known: TopicIds, now: TopicIds) -> str | None:
+    """Returns the error text of :func:`made_again` about the first topic whose id has changed; None: there is none."""
+    return next(iter(made_again(known, now).values()), None)
+
+
 def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
     """Returns the topic id in a partition's ``partition.metadata``; None if there is no such file.
 

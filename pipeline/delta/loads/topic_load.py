@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ....storage import OffsetOutOfRangeError, ProgressMismatchError, TopicIds, TopicPartition, made_again
+from ....storage import OffsetOutOfRangeError, ProgressMismatchError, TopicIds, TopicPartition, find_made_again
 from ...rows.topic_ids import KnownOffsets
 from ..command.words import FROM_OFFSETS
 from ..points import Points, Wanted, at_or_above
@@ -76,7 +76,7 @@ class TopicLoad:
     def _check_same_topic(self, before: Done, ids: TopicIds, points: Points, path: str) -> None:
         """Raises ProgressMismatchError if the topic was made again, unless an offset is named for each partition."""
         is_named = self.wanted.offsets is not None and points.keys() >= before.offsets.keys()
-        for text in {} if is_named else made_again(before.ids, ids).values():
+        if not is_named and (text := find_made_again(before.ids, ids)):
             raise ProgressMismatchError(
                 f"{path} has rows of another log: {text} in {self.log}. Put back the topic that belongs to the rows, "
                 f"load the new one to another path, or replace the rows by it: {FROM_OFFSETS} earliest"

@@ -12,7 +12,7 @@ from ....storage import (
     LogManager,
     NextOffsets,
     TablesKept,
-    made_again,
+    find_made_again,
     topic_ids,
 )
 from ...rows.topic_ids import KnownOffsets
@@ -87,6 +87,6 @@ def _next_offsets(manager: LogManager, path: str) -> NextOffsets:
             f"{manager.directory} does not have"
         )
     there = [each for topic in {each.topic for each in known.offsets} for each in topics[topic].topic_partitions]
-    for text in made_again(known.ids, topic_ids(manager, there)).values():
+    if text := find_made_again(known.ids, topic_ids(manager, there)):
         raise other_log(f"--keep-for-tables {path}: {text} in {manager.directory}")
     return known.offsets

@@ -12,7 +12,7 @@ from ....storage import (
     LogManager,
     OffsetOutOfRangeError,
     TopicPartition,
-    made_again,
+    find_made_again,
     topic_ids,
 )
 from ...rows.offsets import DataLoss
@@ -85,7 +85,7 @@ class Plan:
         if others := {each.topic for each in known.offsets} - {self.topic}:
             raise InvalidConfigError(f"{self.table} has rows of topic {', '.join(sorted(others))}, not of {self.topic}")
         there = self.manager.topic(self.topic).topic_partitions
-        for text in made_again(known.ids, topic_ids(self.manager, there)).values():
+        if text := find_made_again(known.ids, topic_ids(self.manager, there)):
             raise other_log(f"{self.table}: {text} in {self.manager.directory}")
         if missing := sorted(known.offsets.keys() - set(there)):
             raise other_log(f"{self.table} has rows of {missing[0]}, which {self.manager.directory} does not have")

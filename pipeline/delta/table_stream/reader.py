@@ -11,7 +11,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from ....storage import InvalidConfigError, LogWatcher, OffsetOutOfRangeError, TopicPartition, did_you_mean, made_again
+from ....storage import (
+    InvalidConfigError,
+    LogWatcher,
+    OffsetOutOfRangeError,
+    TopicPartition,
+    did_you_mean,
+    find_made_again,
+)
 from ...read.open_logs import PartitionState, Seen
 from ...read.options import ReadOptions
 from ...read.stream import StreamReader
@@ -90,7 +97,7 @@ class TableStreamReader(StreamReader):
         known = self._files.known
         if others := {each.topic for each in known.offsets} - {each.topic for each in seen.states}:
             raise InvalidConfigError(f"{self._files.name} has rows of topic {', '.join(sorted(others))}")
-        for text in made_again(known.ids, seen.ids).values():
+        if text := find_made_again(known.ids, seen.ids):
             raise other_log(f"{self._files.name}: {text} in {self._options.directory}")
 
     def _end_of_table(self, partition: TopicPartition) -> int:
