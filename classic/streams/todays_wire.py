@@ -224,9 +224,10 @@ class StreamSource:
                 assert partition is not None
                 place, first = Partition(topic, partition), _offset(messages[0])
                 progress = None if place in self._rewound else owned.get(place)
-                if progress is None or (progress.fetched is not None and first < progress.fetched):
-                    continue  # the partition was released, or the message came before a rewind
-                content = Batch(messages, first if progress.fetched is None else progress.fetched)
+                if progress is None:
+                    continue  # the partition was released, or the messages came before a rewind
+                before = progress.fetched  # messages below it: the log is shorter now, and auto.offset.reset chose
+                content = Batch(messages, first if before is None else min(before, first))
                 progress.fetched = content.next_offset
                 self._queue.put(Chunk(progress, content))
 

@@ -14,7 +14,7 @@ from pyspark_commitlog.classic.errors import BrokerUnreachableError, ClientError
 from pyspark_commitlog.classic.streams import ConsumerConnector
 from pyspark_commitlog.classic.topic_filters import Whitelist
 from pyspark_commitlog.gateway.server import Gateway
-from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError
+from pyspark_commitlog.storage import InvalidConfigError, LogManager, OffsetOutOfRangeError
 from tests.support.classic.streams import Collected
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
@@ -174,6 +174,18 @@ class Interrupted:
         if found and self._calls:
             self._calls.pop()()
         return found
+
+
+def test_a_log_that_lost_its_end_is_read_where_the_settings_say(gateway: Gateway, topic: str) -> None:
+    produce(gateway, topic, 0, 10)
+    with connect(gateway, topic) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        assert numbers(stream, 10) == list(range(10))
+        with LogManager.open(gateway.context.log_dir) as manager:
+            manager.open_log(topic, 0).truncate_to(0)
+        produce(gateway, topic, 20, 23)
+        assert numbers(stream, 3) == [20, 21, 22]
+        assert connector.positions()[(topic, 0, None)] == 3  # type: ignore[index]
 
 
 def test_an_offset_outside_the_log_is_raised_if_the_settings_say_so(gateway: Gateway, topic: str) -> None:
