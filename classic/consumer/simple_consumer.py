@@ -124,7 +124,8 @@ class SimpleConsumer:
     ) -> dict[TopicPartition, int | None]:
         """Returns the committed offset of each partition, None if there is none.
 
-        ``storage`` as in :meth:`commit_offsets`.
+        ``storage`` as in :meth:`commit_offsets`. Raises UnknownTopicOrPartitionError if a coordinator of Kafka 0.8.2
+        does not know a partition, and so not its offset.
         """
         return self._api.committed(group, list(partitions), Storage(storage))
 

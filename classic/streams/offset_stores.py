@@ -15,7 +15,7 @@ from ...protocol.bodies import ErrorCode
 from ...registry import kafka_nodes
 from ...registry.operations import put
 from ...registry.port import Registry
-from ...storage import LogStoreError, TopicPartition
+from ...storage import LogStoreError, TopicPartition, UnknownTopicOrPartitionError
 from ..errors import BrokerError, ClientError
 from ..wire import calls
 from ..wire.broker import Broker
@@ -35,7 +35,10 @@ class OffsetStore(Protocol):
     """Keeps the offsets of one group. For one thread at a time."""
 
     def fetch(self, partitions: Collection[Partition]) -> dict[Partition, int | None] | None:
-        """Returns committed offsets, with None for a partition without one; None if they cannot be read yet."""
+        """Returns committed offsets, with None for a partition without one; None if they cannot be read yet.
+
+        Raises UnknownTopicOrPartitionError if the coordinator does not get to know a partition.
+        """
         ...
 
     def commit(self, offsets: Mapping[Partition, int], retries: int, done: Done) -> None:
@@ -110,6 +113,8 @@ class KafkaOffsets:
             except LogStoreError as error:
                 self._lose(error)
                 if time.monotonic() > deadline or self._closing.wait(self._backoff_s):
+                    if isinstance(error, UnknownTopicOrPartitionError):  # which is not to have no offset
+                        raise
                     return None
         return {}
 

@@ -276,7 +276,8 @@ def committed(
 ) -> dict[TopicPartition, int | None]:
     """Returns a group's committed offsets, None for a partition without one. Version 0 reads ZooKeeper.
 
-    Raises BrokerError.
+    Raises BrokerError, and UnknownTopicOrPartitionError for a partition that the coordinator does not know: one of
+    Kafka 0.8.2 does not return its offset then, although there may be one.
     """
     wanted = list(partitions)
     topics = [
@@ -288,7 +289,7 @@ def committed(
     for topic in answer.topics:
         for each in topic.partitions:
             place = TopicPartition(topic.name, each.partition_index)
-            if each.error_code != ErrorCode.unknown_topic_or_partition:  # the error for no offset in ZooKeeper
+            if version or each.error_code != ErrorCode.unknown_topic_or_partition:  # of version 0: no offset there
                 check(each.error_code, f"the committed offset of group {group} for {place}")
             found[place] = each.committed_offset if each.committed_offset >= 0 else None
     return _of_each(broker, wanted, found)

@@ -18,7 +18,7 @@ from ...classic.wire.leaders import Leaders
 from ...classic.zookeeper_groups.assignment import Partition
 from ...protocol.apis import ApiKey
 from ...protocol.bodies import ErrorCode
-from ...storage import LogStoreError, TopicPartition, to_message_sets
+from ...storage import LogStoreError, TopicPartition, UnknownTopicOrPartitionError, to_message_sets
 from ..errors import RetriableError, as_mirror_errors
 from ..progress import NextOffset
 from ..sources.port import BrokerPartition, SourcePartition
@@ -71,7 +71,13 @@ class OldWriter:
         """Asks for the offsets of partitions of the target that have the names of those of the source."""
         found: dict[SourcePartition, NextOffset] = {}
         for group, named in self._by_group(partitions).items():
-            answer = self._offsets_of(group).fetch(list(named))
+            try:
+                answer = self._offsets_of(group).fetch(list(named))
+            except UnknownTopicOrPartitionError as error:
+                raise RetriableError(
+                    f"{self._settings}: {error}. Kafka 0.8.2 returns no progress of a partition that its topic lacks: "
+                    "give the topic as many partitions as that of the source has"
+                ) from error
             if answer is None:
                 raise RetriableError(f"{self._settings} does not say what group {group} has committed")
             found |= {named[each]: NextOffset(offset) for each, offset in answer.items() if offset is not None}

@@ -18,6 +18,7 @@ from pyspark_commitlog.classic.wire.calls import FetchFrom
 from pyspark_commitlog.classic.wire.connection import Address
 from pyspark_commitlog.classic.wire.kafka_0_7 import PositionBroker
 from pyspark_commitlog.protocol.apis import ApiKey
+from pyspark_commitlog.protocol.bodies import write_answer
 from pyspark_commitlog.storage import (
     CorruptRecordError,
     OffsetOutOfRangeError,
@@ -224,3 +225,16 @@ def test_an_answer_of_0_7_with_other_bytes_is_malformed_or_an_answer(name: str) 
 def test_a_code_that_a_newer_kafka_has_is_an_error_with_its_number() -> None:
     with pytest.raises(BrokerError, match=r"t-0: the broker answered a code that this client does not know \(999\)"):
         calls.check(999, "t-0")
+
+
+def test_a_coordinator_that_does_not_know_a_partition_does_not_say_that_it_has_no_offset() -> None:
+    """Kafka 0.8.2 answers so. In version 0, which reads ZooKeeper, it is the answer where there is no offset."""
+    place = TopicPartition("t", 5)
+    part = {"partition_index": 5, "committed_offset": -1, "metadata": "", "error_code": 3}
+    body = {"topics": [{"name": "t", "partitions": [part]}]}
+    for version, wanted in ((0, dict), (1, UnknownTopicOrPartitionError)):
+        asked = [{"name": "t", "partition_indexes": [5]}]
+        case = Case(_committed({"topics": asked}, version), write_answer(ApiKey.OFFSET_FETCH, version, body))
+        found = answered(case, case.body)
+        assert isinstance(found, wanted)
+        assert version or found == {place: None}

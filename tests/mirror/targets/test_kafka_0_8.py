@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_commitlog.classic.wire import calls
 from pyspark_commitlog.classic.wire.broker import Broker
 from pyspark_commitlog.classic.wire.connection import Address
 from pyspark_commitlog.mirror.errors import RetriableError
@@ -17,7 +18,14 @@ from pyspark_commitlog.mirror.sources.port import BrokerPartition
 from pyspark_commitlog.mirror.targets import kafka_0_8 as old_target
 from pyspark_commitlog.mirror.targets.kafka_0_8 import OldWriter, _version_of
 from pyspark_commitlog.protocol.apis import ApiKey
-from pyspark_commitlog.storage import Codec, InvalidConfigError, LogManager, RecordTooLargeError, TopicPartition
+from pyspark_commitlog.storage import (
+    Codec,
+    InvalidConfigError,
+    LogManager,
+    RecordTooLargeError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
 from tests.mirror.support import Pair, Place, contents, fill, mirrored, numbered, topics
 from tests.support.gateway import serving
 
@@ -126,6 +134,24 @@ def test_the_progress_of_each_broker_of_0_7_is_kept_apart(target: Place) -> None
     assert another.progress(places) == {}
     for each in (again, another):
         each.close()
+
+
+def test_progress_that_brokers_do_not_return_is_not_taken_for_none(
+    target: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka 0.8.2 returns none of a partition that its topic lacks, so the mirror would begin again there."""
+
+    def unknown(*_: object, **__: object) -> None:
+        raise UnknownTopicOrPartitionError("flights-5: the broker answered unknown_topic_or_partition (3)")
+
+    monkeypatch.setattr(calls, "committed", unknown)
+    monkeypatch.setattr("pyspark_commitlog.classic.streams.offset_stores.FETCH_PATIENCE_S", 0.0)
+    writer = old(target).targets.open("g")
+    try:
+        with pytest.raises(RetriableError, match=r"flights-5: .* as many partitions as that of the source has"):
+            writer.progress([TopicPartition("flights", 5)])
+    finally:
+        writer.close()
 
 
 def test_a_compressed_batch_that_is_too_large_is_divided_and_a_record_that_is_too_large_is_an_error(
