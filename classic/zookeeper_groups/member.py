@@ -258,7 +258,7 @@ class GroupMember(Generic[T]):
                     raise ConsumerIdInUseError(
                         f"{self.consumer} is registered by another process: each consumer of a group needs its own id"
                     ) from None
-        self._session = self._registry.session
+        self._session = session  # if that has ended by now, the node is gone, and the next try makes it again
 
     def _unregister(self) -> None:
         path = kafka_nodes.consumer_path(self.group, self.consumer)

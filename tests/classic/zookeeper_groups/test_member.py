@@ -246,6 +246,30 @@ class LetsGo:
             raise
 
 
+def test_a_session_that_ends_just_after_the_registration_is_noticed(group: Group, open_registry: Open) -> None:
+    group.topic("t", 1)
+    group._open = lambda: Expires(open_registry(), open_registry())  # type: ignore[assignment, return-value]
+    group.join("a", {"t": 1})
+    group.settles({"t/0": "g_a-0"})
+
+
+class Expires:
+    """A registry whose session ends once it has created its first node, and which then begins another one."""
+
+    def __init__(self, registry: Registry, later: Registry) -> None:
+        self._registry, self._later = registry, later
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._registry, name)
+
+    def create(self, path: str, data: bytes | None = None, **options: bool) -> str:
+        made = self._registry.create(path, data, **options)
+        if self._registry is not self._later:
+            self._registry.close()
+            self._registry = self._later
+        return made
+
+
 def test_two_consumers_of_one_id_are_refused(group: Group) -> None:
     group.topic("t", 1)
     group.join("a", {"t": 1})
