@@ -51,6 +51,7 @@ class OldWireConnector:
         self._fetchers = Fetchers(brokers, config)
         self._store = _store(config, self._registry)
         self._committing = threading.Lock()  # one commit at a time
+        self._session = ""  # in which the partitions are owned
         self._progress = Progress()
         self._tasks: dict[Partition, FetchTask] = {}  # the tasks of the partitions that are owned
         self._queues: dict[tuple[str, int], ChunkQueue] = {}  # by topic, or "" with a filter, and number of the stream
@@ -105,6 +106,7 @@ class OldWireConnector:
         return {each: PartitionProgress(each, given.get(each, found.get(each))) for each in partitions}
 
     def start(self, owned: Mapping[Partition, Stream], prepared: Prepared) -> None:
+        self._session = self._registry.session
         self._progress.set(prepared)
         self._tasks = {each: FetchTask(prepared[each], self._queue(each, to)) for each, to in owned.items()}
         self._fetchers.start(self._tasks)
@@ -121,8 +123,21 @@ class OldWireConnector:
     def _commit(self, retries: int) -> None:
         with self._committing:
             offsets = self._progress.uncommitted()
+            if offsets and self._registry.session != self._session:
+                offsets = self._unmoved(offsets)
             if offsets:
                 self._store.commit(offsets, retries, self._progress.note_committed)
+
+    def _unmoved(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Returns the ``offsets`` of partitions whose last commit is that of this consumer.
+
+        Once its session has ended, others may own the partitions; what they committed must not be set back.
+        """
+        owned, found = self._progress.owned(), self._store.fetch(list(offsets))
+        if found is None:
+            return {}
+        mine = {each: owned[each].committed for each in offsets if each in owned}
+        return {each: offsets[each] for each, committed in mine.items() if found[each] == committed}
 
     def _commit_at_intervals(self) -> None:
         while not self._closing.wait((self._config.auto_commit_interval_ms or 0) / 1000):

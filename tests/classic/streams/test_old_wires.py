@@ -16,6 +16,8 @@ from pyspark_commitlog.classic.topic_filters import Blacklist, Whitelist
 from pyspark_commitlog.classic.wire import calls
 from pyspark_commitlog.classic.wire.broker import Broker
 from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.operations import put
 from pyspark_commitlog.storage import CorruptRecordError, InvalidConfigError, OffsetOutOfRangeError, TopicPartition
 from tests.support.classic.streams import Collected, OldCluster, old_cluster
 from tests.support.waiting import soon
@@ -95,6 +97,25 @@ def test_what_was_handed_out_is_committed_where_old_tools_look_and_read_on_from_
     with cluster.connect(autocommit_enable=False) as connector:  # this one did not
         (stream,) = connector.create_message_streams({"t": 1})["t"]
         assert values(stream, 5) == numbers(5, 10)
+
+
+def test_after_the_end_of_its_session_a_consumer_sets_back_nothing_that_others_committed(cluster: OldCluster) -> None:
+    cluster.create("t")
+    cluster.produce("t", numbers(0, 10))
+    with cluster.connect() as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        assert values(stream, 2) == numbers(0, 2)
+        connector.commit_offsets()
+        connector._wire._session = "one that has expired"  # type: ignore[attr-defined]
+        last = list(islice(stream, 2))[-1]
+        connector.commit_offsets()
+        assert cluster.committed("t") == last.next_offset  # nobody has read there since
+        others = last.next_offset + 1
+        put(cluster.registry, kafka_nodes.offset_path("g", "t", 0, cluster.broker), b"%d" % others)
+        assert values(stream, 2) == numbers(4, 6)
+        connector.commit_offsets()
+        assert cluster.committed("t") == others
+    assert cluster.committed("t") == others
 
 
 def test_offsets_are_committed_at_intervals(cluster: OldCluster) -> None:
