@@ -94,9 +94,9 @@ def preview(log: LogReader, finder: RecordFinder) -> LogErasure:
         digest, records, before, after = hashlib.sha256(), 0, 0, 0
         with closing(segment), closing(_cuts(segment, finder)) as cuts:
             for cut in cuts:
-                digest.update(cut.window.buffer)
+                digest.update(cut.window.whole)
                 records += cut.records
-                before += len(cut.window.buffer)
+                before += len(cut.window.whole)
                 after += sum(map(len, cut.pieces))
         if records:
             done.append(SegmentErasure(segment.base_offset, before, digest.hexdigest(), records, after))
@@ -162,11 +162,11 @@ class _Writing:
         ):
             for cut in cuts:
                 hashed.result()  # wait, so that only the previous window is still in memory
-                hashed = hashing.submit(self._digest.update, cut.window.buffer)
+                hashed = hashing.submit(self._digest.update, cut.window.whole)
                 if cut.records and not self.records:
                     self.output = Output(self._log.context, self._segment.base_offset)
                     for before in self._segment.batches(0, cut.window.position, WINDOW_BYTES):
-                        self._write(before, [before.buffer])
+                        self._write(before, [before.whole])
                 self.records += cut.records
                 if self.records:
                     self._write(cut.window, cut.pieces)
@@ -202,7 +202,7 @@ def _cut(segment: LogSegment, finder: RecordFinder, window: Window) -> _Cut:
         for cut in in_halves(read, part):
             pieces += cut.pieces
             lost += cut.records
-    return _Cut(window, pieces if lost else [window.buffer], lost)
+    return _Cut(window, pieces if lost else [window.whole], lost)
 
 
 def _part_cut(segment: LogSegment, finder: RecordFinder, window: Window, is_read: Bools, part: slice) -> _Cut:

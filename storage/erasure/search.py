@@ -119,8 +119,8 @@ def _search_segment(segment: SegmentReader, sought: Sought) -> SegmentContent:
 
     with closing(segment), closing(in_order(count, segment.batches(window_bytes=WINDOW_BYTES))) as counted:
         for window, counts in counted:
-            digest.update(window.buffer)
-            size += len(window.buffer)
+            digest.update(window.whole)
+            size += len(window.whole)
             records += sum(each for each, _ in counts)
             found += sum(each for _, each in counts)
     return SegmentContent(segment.base_offset, size, digest.hexdigest(), records, found)

@@ -64,12 +64,17 @@ class LogContext:
 class Window(NamedTuple):
     """Consecutive complete batches as stored in a segment.
 
-    Positions in ``headers`` count from the start of ``buffer``.
+    Positions in ``headers`` count from the start of ``buffer``, which may end with a part of the batch after them.
     """
 
     position: int  # of the buffer, in the file
     buffer: Bytes
     headers: BatchHeaders
+
+    @property
+    def whole(self) -> Bytes:
+        """The bytes of the batches alone."""
+        return self.buffer[: self.headers.end]
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
@@ -222,6 +223,28 @@ def test_keys_are_erased_from_the_first_window_that_has_one_and_what_precedes_it
         done = erased(log, ANN)
         assert found(log) == without(before, ANN)
         assert done.replaced[0].records == 7
+
+
+def test_sizes_and_hashes_are_those_of_the_files_also_where_windows_end_within_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("one_log", "search"):
+        monkeypatch.setattr(f"pyspark_commitlog.storage.erasure.{module}.WINDOW_BYTES", 200)
+    keys, path = AskedKeys(frozenset([ANN])), tmp_path / "p-0" / "00000000000000000000.log"
+    with a_log(tmp_path) as log:
+        for n in range(20):
+            write(log, IDA, ANN if n > 12 else ROSE)
+        log.roll()
+        old = path.read_bytes()
+        with open_reader(path.parent) as reader:
+            (planned,) = preview(reader, KeyFinder(keys)).replaced
+        (replaced,) = erased(log, ANN).replaced
+        there = search(log, ErasedKeys(keys)).segments[0]
+    new = path.read_bytes()
+    assert planned[:5] == replaced[:5]
+    assert replaced[1:3] == (len(old), sha256(old).hexdigest())
+    assert replaced.bytes_after == len(new)
+    assert (there.bytes, there.sha256) == (len(new), sha256(new).hexdigest())
 
 
 def test_a_preview_counts_the_same_and_changes_nothing(tmp_path: Path) -> None:
