@@ -77,7 +77,7 @@ class Filter:
         read = partial(self._filtered, window, discardable, is_read)
         found = (each for part in parts_of(window, is_read) for each in in_halves(read, part))
         pieces = [piece for each in found for piece in each]
-        self.counts.bytes_read += len(window.buffer)
+        self.counts.bytes_read += len(window.whole)
         self.counts.records_read += int(headers.table["count"][superseded].sum())
         return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, dtype=np.uint8)])
 

@@ -310,6 +310,17 @@ def test_records_without_a_key_are_dropped_and_counted(disk: MemoryFileSystem) -
         assert pairs(log) == [(b"a", b"1")]
 
 
+def test_each_byte_counts_once_where_windows_end_within_a_batch(disk: MemoryFileSystem) -> None:
+    with a_log(disk) as log:
+        for number in range(9):
+            log.append(v2.encode(records([b"%d" % number], keys=[b"a"]), v2.BatchFields()))
+        log.roll()
+        before, cleaner = log.segments.first.size, Cleaner()
+        cleaner.window_bytes = 100
+        counts = cleaner.clean(log, None, disk.clock.now_ms()).counts
+        assert (counts.bytes_read, counts.bytes_written) == (before, log.segments.first.size)
+
+
 def test_a_second_round_changes_no_byte(disk: MemoryFileSystem) -> None:
     with a_log(disk) as log:
         write(log, [(b"a", b"1"), (b"b", b"1")], [(b"a", None)], [(b"b", b"2")])
