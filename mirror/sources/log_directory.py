@@ -110,7 +110,7 @@ class DirectorySource:
         if found is None:
             return None
         aborted = [(each.producer_id, each.first_offset) for each in found.aborted]
-        return FetchAnswer(found.window.buffer.tobytes(), offset, aborted)
+        return FetchAnswer(found.window.whole.tobytes(), offset, aborted)  # no batch after it, which may be damaged
 
     def _marks(self) -> dict[TopicPartition, Marks]:
         self._manager.catch_up()

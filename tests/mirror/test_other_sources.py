@@ -30,6 +30,7 @@ from pyspark_commitlog.storage import (
     Codec,
     InvalidConfigError,
     LogManager,
+    MissingSegmentError,
     Producer,
     Records,
     add_partitions,
@@ -271,6 +272,22 @@ def test_where_a_directory_deleted_what_is_next_the_mirror_goes_on_and_says_so(
     mirrored([directory(tmp_path / "source")], target, report=said.append)
     assert ["has offsets 10 to 15, but 5 is next to mirror; going on at 10" in each for each in said] == [True]
     assert contents(tmp_path / "target", "t") == {0: numbered(0, 5) + numbered(10, 15)}
+
+
+def test_offsets_that_a_directory_lost_end_the_mirror_before_what_follows_them(
+    target: TargetSettings, tmp_path: Path
+) -> None:
+    for first in (0, 5, 10):
+        fill(tmp_path / "source", "t", numbered(first, first + 5))
+    with LogManager.open(str(tmp_path / "source")) as manager:
+        manager.open_log("t", 0).roll()
+    path = tmp_path / "source" / "t-0" / f"{0:020}.log"
+    data = path.read_bytes()
+    _, second, third = scan(np.frombuffer(data, dtype=np.uint8)).headers.table["position"].tolist()
+    path.write_bytes(data[:second] + data[third:])
+    with pytest.raises(MissingSegmentError, match="offsets 5 to 9 are missing"):
+        mirrored([directory(tmp_path / "source")], target)
+    assert contents(tmp_path / "target", "t")[0] in ([], numbered(0, 5))
 
 
 def test_a_partition_that_is_gone_may_be_back_later(tmp_path: Path) -> None:
