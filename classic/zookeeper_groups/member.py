@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from ...registry import kafka_nodes
-from ...registry.errors import NodeExistsError
+from ...registry.errors import ConnectionLossError, NodeExistsError
 from ...registry.kafka_nodes import KafkaVersion
 from ...registry.operations import discard, register
 from ...registry.port import Registry, SessionState
@@ -162,10 +162,12 @@ class GroupMember(Generic[T]):
                 return
             except ConsumerIdInUseError:
                 raise
-            except (LogStoreError, OSError) as error:
-                logger.info("%s: %s; trying again", self.consumer, error)
+            except ConnectionLossError as error:  # this member still owns what it reads, unless its session ends
                 reason = error
-            self._stop()
+            except (LogStoreError, OSError) as error:
+                self._stop()
+                reason = error
+            logger.info("%s: %s; trying again", self.consumer, reason)
             self._pause()
         raise ConsumerRebalanceFailedError(
             f"{self.consumer} cannot rebalance after {self._settings.retries_max} tries: {reason}"

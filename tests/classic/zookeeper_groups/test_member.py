@@ -15,10 +15,11 @@ from pyspark_commitlog.classic.zookeeper_groups.member import GroupMember, Group
 from pyspark_commitlog.classic.zookeeper_groups.registered import consumer_id
 from pyspark_commitlog.classic.zookeeper_groups.subscription import Subscription
 from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.errors import ConnectionLossError
 from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
 from pyspark_commitlog.registry.operations import put, tree_of
-from pyspark_commitlog.registry.port import Registry
+from pyspark_commitlog.registry.port import Registry, Watch
 from tests.support.classic.zookeeper_groups import Case, Reading, cases, situations
 from tests.support.waiting import soon
 
@@ -268,6 +269,37 @@ class Expires:
             self._registry.close()
             self._registry = self._later
         return made
+
+
+def test_a_member_reads_on_while_the_registry_does_not_answer(group: Group, open_registry: Open) -> None:
+    group.topic("t", 1)
+    registry = Silent(open_registry())
+    group._open = lambda: registry  # type: ignore[assignment, return-value]
+    reading = group.join("a", {"t": 1})
+    registry.is_silent = True
+    group.members["a"]._wake()
+    soon(lambda: registry.unanswered > 3)
+    registry.is_silent = False
+    soon(lambda: not group.members["a"]._changed.is_set())
+    with group.members["a"]._lock:
+        assert reading.calls == ["stop", "prepare", "start"]
+    group.settles({"t/0": "g_a-0"})
+
+
+class Silent:
+    """A registry whose children cannot be read while it is silent."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self.is_silent, self.unanswered = registry, False, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._registry, name)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        if self.is_silent:
+            self.unanswered += 1
+            raise ConnectionLossError("no answer")
+        return self._registry.children(path, watch)
 
 
 def test_two_consumers_of_one_id_are_refused(group: Group) -> None:
