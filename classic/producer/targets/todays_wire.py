@@ -83,6 +83,8 @@ class TodaysWireTarget:
                 _hand_over(self._producer(each.codec), each, failed)
             except KafkaException as error:
                 errors[number] = _error(f"topic {each.topic}", error.args[0])
+            except Exception as error:  # a field of a wrong type; earlier sets are on their way
+                errors[number] = error
         if wait:
             self._flush()
         return [Failed(number, error) for number, error in sorted(errors.items())]

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.classic.producer import Message, Record
 from pyspark_commitlog.classic.producer.targets.log_directory import LogDirectoryTarget
-from pyspark_commitlog.storage import LogManager, add_partitions
+from pyspark_commitlog.classic.producer.targets.port import RecordSet
+from pyspark_commitlog.storage import Codec, LogManager, add_partitions
+from tests.classic.producer.reading import values_in
 from tests.support.clock import ManualClock
 
 
@@ -36,3 +39,15 @@ def test_with_a_time_below_0_partitions_are_never_looked_for_again_and_with_0_ea
     clock.advance(10**9)
     assert target.partitions("t") == found
     target.close()
+
+
+def test_a_field_of_a_wrong_type_fails_its_set_only(tmp_path: Path) -> None:
+    """Whoever sends again what is said to have failed must not write the other sets a second time."""
+    target = LogDirectoryTarget(str(tmp_path), ManualClock(), refresh_ms=1000)
+    places = {topic: target.partitions(topic)[0] for topic in ("first", "wrong", "last")}
+    wrong = Record(b"v", headers=((b"name", b"1"),))  # type: ignore[arg-type]
+    sent: dict[str, Message] = {"first": b"1", "wrong": wrong, "last": b"2"}
+    failed = target.send([RecordSet(each, places[each], [sent[each]], Codec.NONE) for each in sent], wait=True)
+    target.close()
+    assert [each.number for each in failed] == [1]
+    assert [values_in(tmp_path, each) for each in sent] == [[b"1"], [], [b"2"]]

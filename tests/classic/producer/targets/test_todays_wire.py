@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.classic.errors import BrokerUnreachableError, MessageSizeTooLargeError
-from pyspark_commitlog.classic.producer import Producer, ProducerData, Record
+from pyspark_commitlog.classic.errors import BrokerUnreachableError, MessageSizeTooLargeError, NotSentError
+from pyspark_commitlog.classic.producer import Producer, ProducerData, QueueItem, Record
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.classic.producer.reading import records_in, values_in
@@ -23,7 +23,7 @@ STRINGS = {"serializer.class": "kafka.serializer.StringEncoder"}
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with serving(tmp_path_factory.mktemp("gateway") / "log") as started:
         with WireClient(started) as client:
-            for topic in ("sync", "async", "whole", "own", "zipped"):
+            for topic in ("sync", "async", "whole", "own", "zipped", "first", "last"):
                 create_topic(client, topic, 4)
         yield started
 
@@ -122,6 +122,18 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_sent(gateway: Gatew
     settings = {"bootstrap.servers": gateway.bootstrap_servers, "max.message.size": 10}
     with Producer(settings) as producer, pytest.raises(MessageSizeTooLargeError):
         producer.send(ProducerData("sync", None, bytes(11)))
+
+
+def test_a_field_of_a_wrong_type_fails_its_set_only(gateway: Gateway) -> None:
+    """Whoever sends again what is said to have failed must not write the other sets a second time."""
+    wrong = Record(b"v", timestamp_ms=1.5)  # type: ignore[arg-type]
+    sent = [ProducerData("first", None, b"1"), ProducerData("wrong", None, wrong), ProducerData("last", None, b"2")]
+    with Producer({"bootstrap.servers": gateway.bootstrap_servers}) as producer:
+        with pytest.raises(NotSentError, match="1 of 3 messages were not sent") as error:
+            producer.send(sent)
+        assert [each.topic for each in error.value.items if isinstance(each, QueueItem)] == ["wrong"]
+        for topic, value in (("first", b"1"), ("last", b"2")):
+            assert [each for p in range(4) for each in values_in(directory(gateway), topic, p)] == [value]
 
 
 def test_settings_of_security_are_librdkafkas() -> None:
