@@ -42,7 +42,7 @@ def test_with_a_time_below_0_partitions_are_never_looked_for_again_and_with_0_ea
 
 
 def test_a_field_of_a_wrong_type_fails_its_set_only(tmp_path: Path) -> None:
-    """Whoever sends again what is said to have failed must not write the other sets a second time."""
+    """A program that sends again what is said to have failed must not write the other sets a second time."""
     target = LogDirectoryTarget(str(tmp_path), ManualClock(), refresh_ms=1000)
     places = {topic: target.partitions(topic)[0] for topic in ("first", "wrong", "last")}
     wrong = Record(b"v", headers=((b"name", b"1"),))  # type: ignore[arg-type]

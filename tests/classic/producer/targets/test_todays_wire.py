@@ -125,7 +125,7 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_sent(gateway: Gatew
 
 
 def test_a_field_of_a_wrong_type_fails_its_set_only(gateway: Gateway) -> None:
-    """Whoever sends again what is said to have failed must not write the other sets a second time."""
+    """A program that sends again what is said to have failed must not write the other sets a second time."""
     wrong = Record(b"v", timestamp_ms=1.5)  # type: ignore[arg-type]
     sent = [ProducerData("first", None, b"1"), ProducerData("wrong", None, wrong), ProducerData("last", None, b"2")]
     with Producer({"bootstrap.servers": gateway.bootstrap_servers}) as producer:
