@@ -10,6 +10,7 @@ from .format.files.file_names import PARTITIONS_MAX, TopicPartition, check_topic
 
 # Offsets committed for a topic of this name, plus the topic's own, are the progress of a writer to that topic.
 SINK_PREFIX = "__sink."
+_SHOWN = 100  # characters of a refused name, which a client may have made much longer
 CONTROLLERS_TOPIC = "__cluster_metadata"  # the log of Kafka's controllers, in directories of brokers
 _LISTS = {key.name for key in keys_of(LogConfig).values() if key.kind is LIST}
 
@@ -37,8 +38,9 @@ def check_not_reserved(name: str) -> None:
 def reserved_text(name: str) -> str:
     """Returns the sentence by which a change of a topic with a reserved name is refused."""
     return (
-        f"topic name {name!r} is reserved: names that begin with {SINK_PREFIX!r} stand for the progress of writers "
-        "with a txnAppId, so no topic can have one, and only these writers commit offsets under it; choose another name"
+        f"topic name {name[:_SHOWN]!r} is reserved: names that begin with {SINK_PREFIX!r} stand for the progress of "
+        "writers with a txnAppId, so no topic can have one, and only these writers commit offsets under it; choose "
+        "another name"
     )
 
 

@@ -47,6 +47,12 @@ def with_old_topic(manager: LogManager) -> LogManager:
     return manager
 
 
+def test_the_refusal_of_a_reserved_name_is_short_however_long_the_name() -> None:
+    with pytest.raises(InvalidTopicError) as refused:
+        topic_rules.check_not_reserved(RESERVED + "x" * 30_000)
+    assert len(str(refused.value)) < 500  # a client gets it once for each partition
+
+
 def test_no_topic_gets_a_reserved_name(manager: LogManager) -> None:
     for create in (manager.create_topic, manager.ensure_topic):
         with pytest.raises(InvalidTopicError, match=REFUSED):
