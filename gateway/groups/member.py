@@ -12,6 +12,7 @@ from ..threads.worker import Timer
 Protocols = Sequence[tuple[str, bytes]]  # names of protocols in the order of preference, with the member's metadata
 
 NO_GENERATION = -1
+_ENTRY_BYTES = 200  # of Python's objects for one protocol
 SMALL_BYTES = 64 << 10  # up to this size, the protocols of a member count for no limit
 
 
@@ -94,7 +95,7 @@ SyncDone = Callable[[SyncResult], None]
 
 def large_bytes(protocols: Protocols) -> int:
     """Returns the bytes of a member's protocols and metadata, or 0 if they are few, as those of most members."""
-    size = sum(len(name) + len(metadata) for name, metadata in protocols)
+    size = sum(_ENTRY_BYTES + 4 * len(name) + len(metadata) for name, metadata in protocols)
     return size if size > SMALL_BYTES else 0
 
 

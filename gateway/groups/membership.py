@@ -84,8 +84,10 @@ class Membership:
         Members with small ones always join, and so do those that join again with no larger ones.
         """
         size = large_bytes(join.protocols)
-        member = None if group is None else group.members.get(join.member_id)
-        before = 0 if member is None else large_bytes(member.protocols)
+        before = 0
+        if group is not None:  # a static member that starts again has no id yet
+            member = group.members.get(join.member_id or group.static_ids.get(join.instance_id or "", ""))
+            before = 0 if member is None else large_bytes(member.protocols)
         if size <= before:
             return True
         held = sum(each.large_bytes for each in self._groups.by_name.values())

@@ -107,6 +107,12 @@ def test_members_with_large_metadata_wait_for_memory_and_others_do_not(
     assert bench.join("b", group="third", protocols=large) is None
 
 
+def test_thousands_of_empty_protocols_count_as_large_metadata(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_commitlog.gateway.groups.membership.LARGE_BYTES_MAX", 150_000)
+    many = tuple((str(number), b"") for number in range(1000))
+    assert bench.join("b", protocols=many) == JoinResult(ErrorCode.coordinator_load_in_progress, "")
+
+
 def test_a_join_that_is_sent_again_is_answered_in_the_place_of_the_first(bench: Bench) -> None:
     (a,) = bench.stable("a")
     bench.join("b")
