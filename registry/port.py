@@ -63,7 +63,7 @@ class Registry(Protocol):
 
     @property
     def session(self) -> str:
-        """The name of the session, which is the owner of its ephemeral nodes."""
+        """The name of the session, the owner of its ephemeral nodes; empty while the registry is out of reach."""
         ...
 
     def create(self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False) -> str:

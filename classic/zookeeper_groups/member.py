@@ -243,10 +243,12 @@ class GroupMember(Generic[T]):
         session = self._registry.session
         if session == self._session:
             return
+        if not session:  # the registry is out of reach, and the session may go on
+            raise ConnectionLossError("the registry does not answer")
         if self._session:
             logger.warning("%s: the session expired; registering again", self.consumer)
             self._stop()
-            self._owned.clear()
+            self._release()  # a node that was made in the new session already would keep others away
         path = kafka_nodes.consumer_path(self.group, self.consumer)
         now_ms = int(time.time() * 1000)
         data = kafka_nodes.encode_consumer(self.subscription.registered(now_ms), self._settings.kafka)

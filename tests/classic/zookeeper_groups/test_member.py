@@ -287,7 +287,7 @@ def test_a_member_reads_on_while_the_registry_does_not_answer(group: Group, open
 
 
 class Silent:
-    """A registry whose children cannot be read while it is silent."""
+    """A registry that does not answer, and does not know its session, while it is silent, as ZooKeeper's."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry, self.is_silent, self.unanswered = registry, False, 0
@@ -295,9 +295,13 @@ class Silent:
     def __getattr__(self, name: str) -> object:
         return getattr(self._registry, name)
 
+    @property
+    def session(self) -> str:
+        self.unanswered += self.is_silent
+        return "" if self.is_silent else self._registry.session
+
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         if self.is_silent:
-            self.unanswered += 1
             raise ConnectionLossError("no answer")
         return self._registry.children(path, watch)
 
