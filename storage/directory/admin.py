@@ -147,12 +147,16 @@ def delete_topic(manager: LogManager, name: str) -> None:
         return
     manager.check_writable()
     OPEN_FILES.check_room_for_locks(2 * len(topic.partitions), f"deleting topic {name!r}")
-    with_room(manager.filesystem, manager.directory, partial(_delete, manager, topic))
+    task = partial(_delete, manager, topic, topic_id(manager, topic))
+    with_room(manager.filesystem, manager.directory, task)
     keep_reserve(manager.filesystem, manager.directory)
 
 
-def _delete(manager: LogManager, topic: TopicDescription) -> None:
-    """Takes the steps of :func:`delete_topic`, or those that an earlier attempt has not taken."""
+def _delete(manager: LogManager, topic: TopicDescription, known_id: str | None) -> None:
+    """Takes the steps of :func:`delete_topic`, or those that an earlier attempt has not taken.
+
+    ``known_id``: of the topic, which others may have deleted and made again until the locks are held.
+    """
     name = topic.name
     manager.close_logs([name])
     with ExitStack() as locks:
@@ -163,6 +167,10 @@ def _delete(manager: LogManager, topic: TopicDescription) -> None:
         for context in contexts:
             locks.enter_context(wait_for_lock(context, APPEND_LOCK_FILE))
         locks.enter_context(manager.root_lock())  # last, because an appending process may wait for it
+        there = manager.find_topic(name)
+        if there is not None and (topic_id(manager, there) or known_id) != known_id:
+            _remove_deleted(manager, name)
+            return
         for context in contexts:
             _mark_deleted(manager, context.directory)
         manager.filesystem.sync_directory(manager.directory)

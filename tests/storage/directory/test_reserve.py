@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+from unittest.mock import Mock
 
 import pytest
 
+from pyspark_commitlog.storage.directory import admin, reserve
 from pyspark_commitlog.storage.directory.admin import delete_records, delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.reserve import RESERVE_FILE, is_disk_full, keep_reserve, release_reserve
@@ -111,3 +113,23 @@ def test_a_topic_is_deleted_although_the_first_attempt_ended_half_way(full: Full
         assert [*manager.topics()] == ["other"]
     assert full.rules[0].struck
     assert [name for name in full.list("/log") if name.startswith("orders")] == []
+
+
+def test_a_topic_that_others_make_again_between_two_attempts_stays(
+    full: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = full.inner
+
+    def make_again(*_: object) -> None:
+        with LogManager.open("/log", filesystem=disk, clock=disk.clock) as others:
+            others.create_topic("orders", partitions=3)
+            append(others.open_log("orders", 0), b"new")
+
+    monkeypatch.setattr(reserve, "release_reserve", make_again)
+    failing = Mock(side_effect=[OSError(errno.ENOSPC, "No space left on device"), None])
+    monkeypatch.setattr(admin, "_remove_deleted", failing)
+    with LogManager.open("/log", filesystem=disk) as manager:
+        delete_topic(manager, "orders")
+        assert failing.call_count == 2
+        assert manager.topic("orders").partitions == (0, 1, 2)
+        assert manager.open_reader("orders", 0).log_end_offset == 1
