@@ -19,10 +19,11 @@ import json
 import logging
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from ..storage import CorruptionError, File, FileSystem, StorageError, write_atomically
+from ..storage import CorruptionError, File, FileSystem, LogStoreError, StorageError, parent_of, write_atomically
 from .tree import Operation, Tree
 
 _KIND = b"commitlog-registry 1 "
@@ -115,13 +116,16 @@ class Journal:
         change, perhaps incomplete; after the sync, all of it.
 
         Raises StorageError if the disk fails; it is then unknown whether others will find the change. The next call
-        cuts off what a failed write left, or replaces the file after a failed sync.
+        cuts off what a failed write left. After a failed sync, the file is replaced before others can have the lock,
+        or else by the next call.
         """
         if self._is_doubtful or not self._head:
             self._replace()
         number = self.tree.number + 1
         line = _encoded({"number": number, "change": operations})
         try:
+            if not self._synced:  # another process may have been killed before it synced the name of the file
+                self._filesystem.sync_directory(parent_of(self._path))
             with self._filesystem.open(self._path, "write") as file:
                 if (size := file.size()) > self._end:
                     logger.warning(
@@ -136,6 +140,10 @@ class Journal:
                 file.write(self._end, line)
                 self._sync(file)
         except OSError as error:
+            if self._is_doubtful:  # others may believe what they find in the file, once they have the lock
+                with suppress(LogStoreError, OSError):
+                    self.catch_up()
+                    self._replace()
             raise StorageError(f"{self._path}: {error.strerror or error}") from error
         self.tree.apply(number, operations)
         self._end += len(line)

@@ -91,6 +91,33 @@ def test_a_change_whose_writer_was_killed_before_it_synced_is_synced_before_the_
             assert nodes(disk.crash(seed)) in ([], ["a"], ["a", "b"], ["a", "b", "c"]), (operation, seed)
 
 
+def test_the_name_of_a_file_that_a_killed_process_put_there_is_synced_before_the_next_change() -> None:
+    """Else a power cut could take the file away, with a change that was acknowledged."""
+    disk = MemoryFileSystem()
+    killed = Journal(FaultyFileSystem(disk, [fail("sync_directory", "/")]), FILE)
+    with pytest.raises(StorageError):
+        killed.append([["create", "/b", LONG, None]])
+    add(disk, "/c")
+    for seed in SEEDS:
+        assert "c" in nodes(disk.crash(seed)), seed
+
+
+def test_a_change_that_was_not_synced_is_written_to_a_new_file_before_others_have_the_lock() -> None:
+    """A second sync of the old file may wrongly succeed, so nobody may add a change to it."""
+    disk = written("/a")
+    old = get(disk, FILE)
+    one = Journal(FaultyFileSystem(disk, [fail("sync", FILE, call=2)]), FILE)
+    one.catch_up()
+    with pytest.raises(StorageError):
+        one.append([["create", "/b", LONG, None]])
+    new = get(disk, FILE)
+    assert old is not None
+    assert new is not None
+    assert new.partition(b"\n")[0] != old.partition(b"\n")[0]
+    add(disk, "/c")
+    assert nodes(disk) == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize(
     "fault",
     [
