@@ -116,6 +116,11 @@ _MESSAGES = {  # used where an error's own text would show names or paths
 }
 
 
+def shortened(message: str | None) -> str | None:
+    """Returns a message that may contain what a client sent, cut to the length that each version has room for."""
+    return None if message is None else message[:MESSAGE_CHARACTERS_MAX]
+
+
 def message_of(error: Exception) -> str | None:
     """Returns the message about an error for a client; None for unexpected errors: the client only gets the code.
 

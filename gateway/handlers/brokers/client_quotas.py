@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from ....protocol.bodies import ErrorCode
-from ....protocol.errors import RequestError
+from ....protocol.errors import RequestError, shortened
 from ...context import Context
 from ...listeners import canonical_host
 from ...quotas.entities import (
@@ -160,7 +160,7 @@ def _answer(body: Any, errors: Sequence[Error]) -> Body:
         "entries": [
             {
                 "error_code": code,
-                "error_message": why,
+                "error_message": shortened(why),
                 "entity": [{"entity_type": one.entity_type, "entity_name": one.entity_name} for one in each.entity],
             }
             for each, (code, why) in zip(body.entries, errors, strict=True)
@@ -170,7 +170,7 @@ def _answer(body: Any, errors: Sequence[Error]) -> Body:
 
 def described_quotas(body: Any, code: ErrorCode, why: str | None = None) -> Body:
     """Returns the answer to a DescribeClientQuotas that is refused."""
-    return {"error_code": code, "error_message": why, "entries": None}
+    return {"error_code": code, "error_message": shortened(why), "entries": None}
 
 
 def altered_quotas(body: Any, code: ErrorCode, why: str | None = None) -> Body:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ....protocol.bodies import ErrorCode
+from ....protocol.errors import shortened
 from ...context import Context
 from ...request import Request
 from ...security.scram import ITERATIONS_MIN, salted_credential
@@ -48,10 +49,10 @@ def _described(users: UsersFile, names: Sequence[str]) -> Body:
 def _description(name: str, credentials: Mapping[str, Any] | None, times: int) -> Body:
     if times > 1:
         why = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-        return {"user": name, "error_code": ErrorCode.duplicate_resource, "error_message": why}
+        return {"user": name, "error_code": ErrorCode.duplicate_resource, "error_message": shortened(why)}
     if not credentials:
         why = f"Attempt to describe a user credential that does not exist: {name}"
-        return {"user": name, "error_code": ErrorCode.resource_not_found, "error_message": why}
+        return {"user": name, "error_code": ErrorCode.resource_not_found, "error_message": shortened(why)}
     found = ((number, credentials.get(mechanism)) for number, mechanism in _NUMBERS.items())
     infos = [{"mechanism": number, "iterations": each.iterations} for number, each in found if each is not None]
     return {"user": name, "credential_infos": infos}
@@ -79,7 +80,9 @@ def _altered(users: UsersFile, body: Any) -> Body:
                 made = salted_credential(mechanism, each.salted_password, each.salt, each.iterations)
                 kept[each.name] = {**kept.get(each.name, {}), mechanism: made}
     results = ((name, *errors.get(name, (ErrorCode.none, None))) for name in _names(body))
-    return {"results": [{"user": name, "error_code": code, "error_message": why} for name, code, why in results]}
+    return {
+        "results": [{"user": name, "error_code": code, "error_message": shortened(why)} for name, code, why in results]
+    }
 
 
 def _delete(kept: Kept, name: str, mechanism: str) -> None:
