@@ -46,14 +46,15 @@ class OthersWork:
 
     def __init__(self) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._began_s, self._at_first = time.monotonic(), _others_ticks()
+        self._began_s, self._stolen, self._at_first = time.monotonic(), _stolen_ticks(), _others_ticks()
 
     def cores(self) -> float:
         """The cores that others used on average since this object was made. Waits for descendants that are ending."""
         took_s = time.monotonic() - self._began_s
-        used = _others_ticks() - self._at_first
+        used = sum(max(0, ticks - self._at_first.get(pid, 0)) for pid, ticks in _others_ticks().items())
+        stolen = _stolen_ticks() - self._stolen
         _reap()
-        return max(0, used) / os.sysconf("SC_CLK_TCK") / took_s
+        return (used + stolen) / os.sysconf("SC_CLK_TCK") / took_s
 
 
 def _reap() -> None:
@@ -75,10 +76,10 @@ class _Process(NamedTuple):
     ticks: int  # of the process, and of its children that have ended
 
 
-def _others_ticks() -> int:
-    """Ticks of other programs and of other guests of the host, since Linux booted."""
+def _others_ticks() -> dict[int, int]:
+    """Ticks of the processes of other programs by id. Those of one that has ended are its parent's, if that waited."""
     processes = dict(_processes())
-    return _stolen_ticks() + sum(each.ticks for pid, each in processes.items() if _is_of_another(pid, processes))
+    return {pid: each.ticks for pid, each in processes.items() if _is_of_another(pid, processes)}
 
 
 def _is_of_another(pid: int, processes: Mapping[int, _Process]) -> bool:
