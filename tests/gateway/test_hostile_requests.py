@@ -11,7 +11,7 @@ from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, produce_fields, serving, set_config
 from tests.support.logs.building import batch
 
-POLICY_VIOLATION, INVALID_TOPIC = 44, 17
+POLICY_VIOLATION, INVALID_TOPIC, UNSUPPORTED_VERSION, INVALID_REQUEST = 44, 17, 35, 42
 LONGEST = "y" * 32_767  # of a text in older versions
 
 
@@ -20,6 +20,21 @@ def test_a_text_of_the_client_in_an_error_is_cut_to_what_the_answer_has_room_for
     answer = client.ask(19, 4, topics=[asked], timeout=1000).topics[0]
     assert (answer.name, answer.error_code) == (LONGEST, INVALID_TOPIC)
     assert answer.error_message.startswith("a topic cannot be named")
+
+
+def test_so_is_one_in_an_error_about_acls_or_quotas(tmp_path: Path) -> None:
+    settings = {"commitlog_acls_file": str(tmp_path / "acls.json"), "allow_everyone_if_no_acl_found": True}
+    acl = {"resource_type": 2, "resource_name": "t", "resource_pattern_type": 3, "principal": LONGEST}
+    limit = {"key": "producer_byte_rate", "value": 1.0, "remove": False}
+    kind = {"entity_type": LONGEST, "entity_name": "a"}
+    with serving(tmp_path / "log", **settings) as gateway, WireClient(gateway) as client:
+        created = client.ask(30, 1, creations=[{**acl, "host": "*", "operation": 3, "permission_type": 3}])
+        assert created.results[0].error_code == INVALID_REQUEST
+        altered = client.ask(49, 0, entries=[{"entity": [kind], "ops": [limit]}], validate_only=True)
+        assert altered.entries[0].error_code == INVALID_REQUEST
+        wanted = {"entity_type": LONGEST, "match_type": 2, "match": None}
+        described = client.ask(48, 0, components=[wanted], strict=False)
+        assert described.error_code == UNSUPPORTED_VERSION
 
 
 def test_answers_that_cannot_be_written_close_their_connections_and_hold_no_place(
