@@ -55,6 +55,7 @@ class LiveSettings:
         self._file = self._read()
         self.config = self._config_of(self._file, config)
         self._thread = KeptThread("gateway-settings", self._run)
+        self._names_thread = KeptThread("gateway-names", self._run_names)
 
     @property
     def own(self) -> Mapping[str, str]:
@@ -72,14 +73,16 @@ class LiveSettings:
             self._later = on_change(Change(self.config, self.own, ()))
 
     def start(self) -> None:
-        """Starts the thread that checks for changes."""
+        """Starts the thread that checks for changes, and the one that looks up names in them."""
         if self._manager.bucket is None:
             self._thread.start()
+            self._names_thread.start()
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """Ends the threads, one that waits for a name server once that has answered."""
         self._stopped.set()
         self._thread.join()
+        self._names_thread.join(timeout_s=0)
         self._manager.close()
 
     def look(self) -> None:
@@ -88,19 +91,22 @@ class LiveSettings:
         Limits of names that have no address are left to :meth:`look_up`. A change that raised an error is tried again
         by the next call.
         """
+        if self._look():
+            self.look_up()  # a change of anything else does not wait for names
+
+    def _look(self) -> bool:
+        """Puts the file's settings in force; returns whether there are others of names, which need :meth:`look_up`."""
         with self._lock:
             seen = self._stamp()
             if seen == self._seen and self._is_applied:
-                return
+                return False
             before, overrides = self._file, self.config.max_connections_per_ip_overrides
             self._file = self._read()
             self._seen, self._is_applied = seen, False
             self.config = self._config_of(self._file, self.config)
             self._later = self._on_change(Change(self.config, self.own, _changed(before, self._file)))
             self._is_applied = True
-            has_new_names = self.config.max_connections_per_ip_overrides != overrides
-        if has_new_names:  # a change of anything else does not wait for them
-            self.look_up()
+            return self.config.max_connections_per_ip_overrides != overrides
 
     def look_up(self) -> None:
         """Puts in force what changes have left for later, such as limits of names, unless a name has no address.
@@ -119,10 +125,13 @@ class LiveSettings:
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_S):
             try:
-                self.look()
-                self.look_up()
+                self._look()
             except (LogStoreError, OSError) as error:
                 logger.error("settings cannot be read, so the old ones stay: %s", error)
+
+    def _run_names(self) -> None:
+        while not self._stopped.wait(LOOK_S):
+            self.look_up()
 
     def _stamp(self) -> object:
         return None if self._manager.bucket is not None else self._manager.filesystem.status(self._path)

@@ -15,6 +15,7 @@ from pyspark_commitlog.gateway.listeners import limits_of_addresses
 from pyspark_commitlog.gateway.live_settings import Change, Later, LiveSettings, change_admission
 from pyspark_commitlog.gateway.network.limits.admission import Admission, AdmissionLimits
 from pyspark_commitlog.storage import LogManager, Owner, alter_broker_settings, alter_own_settings
+from tests.support.waiting import soon
 
 ADDRESS = "10.0.0.7"
 
@@ -125,6 +126,28 @@ def test_no_change_waits_for_a_slow_name_server(
     assert applying.admission.refuses(ADDRESS) == "max.connections.per.ip"  # with the limits of both changes
     assert applying.admission.refuses("10.0.0.8") is None
     assert applying.admission.refuses("10.0.0.9") == "max.connections"
+
+
+def test_the_thread_that_checks_for_changes_does_not_wait_for_a_slow_name_server(
+    settings: LiveSettings, manager: LogManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_asked, may_answer = Event(), Event()
+
+    def find_none(*_: object, **__: object) -> list[tuple[Any, ...]]:
+        is_asked.set()
+        assert may_answer.wait(300)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_none)
+    settings.listen(Applying())
+    settings.start()
+    alter(manager, max_connections_per_ip_overrides="log.example.com:0")
+    assert is_asked.wait(30)
+    alter(manager, max_connections="1")
+    try:
+        soon(lambda: settings.config.max_connections == 1)
+    finally:
+        may_answer.set()
 
 
 def test_topics_are_opened_with_new_settings_once_though_a_name_is_tried_again(
