@@ -11,7 +11,9 @@ from typing import Any
 from ....protocol.bodies import ErrorCode, by_topic
 from ....protocol.errors import RequestError, code_of
 from ....registry import kafka_nodes
+from ....registry.errors import InvalidPathError
 from ....registry.operations import put
+from ....registry.port import checked_path
 from ....storage import TopicPartition
 from ...context import Context
 from ...request import Request
@@ -60,11 +62,17 @@ def fetch_from_registry(request: Request, context: Context) -> None:
 
 
 def _path(request: Request, partition: TopicPartition) -> str:
-    """Returns the path of a committed offset. Raises RequestError for a group whose nodes were those of another."""
+    """Returns the path of a committed offset.
+
+    Raises RequestError for a group whose nodes were those of another, or that no node can have, as a broker answers.
+    """
     group: str = request.body.group_id
     if "/" in group:
         raise RequestError(ErrorCode.invalid_group_id)
-    return kafka_nodes.offset_path(group, *partition)
+    try:
+        return checked_path(kafka_nodes.offset_path(group, *partition))
+    except InvalidPathError as error:
+        raise RequestError(ErrorCode.unknown_server_error) from error
 
 
 def _answer(

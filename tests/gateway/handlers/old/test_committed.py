@@ -60,9 +60,13 @@ def test_an_offset_that_is_none_is_an_error(gateway: Gateway, client: WireClient
     assert fetch(client, 0, "bad", topic) == (3 if data == b"" else -1, -1)
 
 
-def test_a_group_that_no_registry_can_have_is_an_error(client: WireClient, topic: str) -> None:
-    assert commit(client, 0, "", topic, 1) == -1
-    assert fetch(client, 0, "", topic) == (-1, -1)
+@pytest.mark.parametrize("group", ["", "..", "a\1"])
+def test_a_group_that_no_registry_can_have_is_an_error(
+    client: WireClient, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert commit(client, 0, group, topic, 1) == -1
+    assert fetch(client, 0, group, topic) == (-1, -1)
+    assert "a request failed" not in caplog.text  # the client is at fault, not the gateway
 
 
 def test_a_group_cannot_reach_the_nodes_of_another_by_slashes_in_its_name(
