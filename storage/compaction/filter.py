@@ -14,7 +14,7 @@ import numpy as np
 from ..format import v2
 from ..format.compaction_view import NO_HORIZON, Keyed
 from ..format.constants import NO_OFFSET
-from ..format.record_columns import in_halves
+from ..format.record_columns import halves_of_slice, in_parts
 from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
 from ..kernels.compaction import offset_map as maps
 from ..recovery.producer_state import ProducerState
@@ -75,7 +75,7 @@ class Filter:
         superseded = ~discarded & self.rules.superseded.of(headers)
         is_read = ~discarded & ~superseded & (headers.table["count"] != 0)
         read = partial(self._filtered, window, discardable, is_read)
-        found = (each for part in parts_of(window, is_read) for each in in_halves(read, part))
+        found = (each for part in parts_of(window, is_read) for each in in_parts(read, part, halves_of_slice))
         pieces = [piece for each in found for piece in each]
         self.counts.bytes_read += len(window.whole)
         self.counts.records_read += int(headers.table["count"][superseded].sum())

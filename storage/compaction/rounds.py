@@ -236,13 +236,11 @@ class _Round:
         rows = np.flatnonzero(wanted)
         is_v2 = window.headers.table["magic"][rows] >= v2.MAGIC
         runs = np.split(rows, np.flatnonzero(np.diff(is_v2)) + 1)
-        parts = [
-            part for run in runs for part in in_halves(partial(self._keys_in, segment, window, run), slice(0, len(run)))
-        ]
-        return _Keys(dirty, parts)
+        read = partial(self._keys_in, segment, window)
+        return _Keys(dirty, [part for run in runs for part in in_halves(read, run)])
 
-    def _keys_in(self, segment: LogSegment, window: Window, run: Int64s, part: slice) -> tuple[Int64s, Keyed]:
-        return run[part], read_keys(segment, window, run[part], self.offset_map.secret).keys_alone()
+    def _keys_in(self, segment: LogSegment, window: Window, rows: Int64s) -> tuple[Int64s, Keyed]:
+        return rows, read_keys(segment, window, rows, self.offset_map.secret).keys_alone()
 
     def _put(self, keys: _Keys) -> bool:
         """Puts the keys of one window into the map; returns False if the map is full."""

@@ -145,11 +145,11 @@ def _decoded(segment: SegmentReader) -> Iterator[Records]:
     with closing(segment):
         for window in segment.batches(window_bytes=WINDOW_BYTES):
             rows = np.flatnonzero(~window.headers.is_control)
-            yield from in_halves(partial(_records_in, segment, window, rows), slice(0, len(rows)))
+            yield from in_halves(partial(_records_in, segment, window), rows)
 
 
-def _records_in(segment: SegmentReader, window: Window, rows: Int64s, part: slice) -> Records:
-    return segment.decode(window, rows[part], COLUMNS).records
+def _records_in(segment: SegmentReader, window: Window, rows: Int64s) -> Records:
+    return segment.decode(window, rows, COLUMNS).records
 
 
 def _canonical(records: Records) -> Iterator[bytes]:

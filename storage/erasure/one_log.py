@@ -25,7 +25,7 @@ from ..format import v2
 from ..format.compaction_view import NO_HORIZON, Keyed
 from ..format.files import file_names
 from ..format.files.index_entries import AbortedTxn
-from ..format.record_columns import in_halves
+from ..format.record_columns import halves_of_slice, in_parts
 from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
 from ..key_filters.files import FilterFiles
 from ..prefetch import in_order
@@ -199,7 +199,7 @@ def _cut(segment: LogSegment, finder: RecordFinder, window: Window) -> _Cut:
     pieces: list[Bytes] = []
     lost = 0
     for part in parts_of(window, is_read):
-        for cut in in_halves(read, part):
+        for cut in in_parts(read, part, halves_of_slice):
             pieces += cut.pieces
             lost += cut.records
     return _Cut(window, pieces if lost else [window.whole], lost)

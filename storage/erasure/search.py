@@ -115,7 +115,7 @@ def _search_segment(segment: SegmentReader, sought: Sought) -> SegmentContent:
 
     def count(window: Window) -> tuple[Window, list[tuple[int, int]]]:
         rows = np.flatnonzero(~window.headers.is_control)
-        return window, [*in_halves(partial(_counts, segment, sought, window, rows), slice(0, len(rows)))]
+        return window, [*in_halves(partial(_counts, segment, sought, window), rows)]
 
     with closing(segment), closing(in_order(count, segment.batches(window_bytes=WINDOW_BYTES))) as counted:
         for window, counts in counted:
@@ -126,7 +126,7 @@ def _search_segment(segment: SegmentReader, sought: Sought) -> SegmentContent:
     return SegmentContent(segment.base_offset, size, digest.hexdigest(), records, found)
 
 
-def _counts(segment: SegmentReader, sought: Sought, window: Window, rows: Int64s, part: slice) -> tuple[int, int]:
-    """Returns how many records a part of some batches has, and how many of them are sought."""
-    records = segment.decode(window, rows[part], sought.columns).records
+def _counts(segment: SegmentReader, sought: Sought, window: Window, rows: Int64s) -> tuple[int, int]:
+    """Returns how many records some batches have, and how many of them are sought."""
+    records = segment.decode(window, rows, sought.columns).records
     return len(records), sought.count_in(records)

@@ -6,7 +6,7 @@ sources, since each decompressed batch is one. All end up in one :class:`Records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
@@ -24,6 +24,7 @@ MESSAGE_BYTES_MIN = 14  # of magic 0, without key and value
 SAMPLED_BATCHES = 16  # used to estimate the size of keys and values
 SPARE = 1 / 16  # allocated on top of that estimate
 
+Batches = TypeVar("Batches")
 Result = TypeVar("Result")
 
 
@@ -52,24 +53,43 @@ def describe(reason: int, record: int) -> str:
     return f"record {record} does not decode: {reasons[reason]}"
 
 
-def in_halves(read: Callable[[slice], Result], batches: slice) -> Iterator[Result]:
+def in_parts(
+    read: Callable[[Batches], Result], batches: Batches, halves: Callable[[Batches], Sequence[Batches]]
+) -> Iterator[Result]:
     """Yields the result of ``read`` for some batches; for each half of them if one table is too small for all.
 
-    A few megabytes of compressed batches may have more bytes of records than a table can have. Raises the
-    TableSizeError of ``read`` for a single batch. Keeps no reference to a result.
+    A few megabytes of compressed batches may have more bytes of records than a table can have. ``halves`` returns two
+    halves of some batches, or nothing for a single one: the TableSizeError of ``read`` for it is raised. Keeps no
+    reference to a result, nor, while the caller uses it, to the batches that were read: so their memory is free.
     """
     found: list[Result] = []
+    parts: Sequence[Batches] = ()
     try:
         found.append(read(batches))
     except TableSizeError:
-        if batches.stop - batches.start < 2:
+        parts = halves(batches)
+        if not parts:
             raise
+    del batches
     if found:
         yield found.pop()
-        return
-    middle = (batches.start + batches.stop) // 2  # here, because the error holds what was decompressed
-    yield from in_halves(read, slice(batches.start, middle))
-    yield from in_halves(read, slice(middle, batches.stop))
+    for part in parts:  # here, because the error holds what was decompressed
+        yield from in_parts(read, part, halves)
+
+
+def in_halves(read: Callable[[Int64s], Result], rows: Int64s) -> Iterator[Result]:
+    """Yields the result of ``read`` for the batches in some rows of a table, in parts as :func:`in_parts`."""
+    return in_parts(read, rows, _halves_of_rows)
+
+
+def _halves_of_rows(rows: Int64s) -> Sequence[Int64s]:
+    return np.array_split(rows, 2) if len(rows) > 1 else ()
+
+
+def halves_of_slice(batches: slice) -> Sequence[slice]:
+    """Returns the two halves of a slice of batches; nothing for a single one, for :func:`in_parts`."""
+    middle = (batches.start + batches.stop) // 2
+    return (slice(batches.start, middle), slice(middle, batches.stop)) if batches.stop - batches.start > 1 else ()
 
 
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:

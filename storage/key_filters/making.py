@@ -62,14 +62,13 @@ def key_hashes(segment: SegmentReader) -> Iterator[tuple[kernel.Uint64s, int]]:
         is_new = headers.table["magic"] >= v2.MAGIC
         for rows in (np.flatnonzero(is_new & ~headers.is_control), np.flatnonzero(~is_new)):
             if len(rows):
-                for hashes in record_columns.in_halves(partial(_hashes, segment, window, rows), slice(0, len(rows))):
+                for hashes in record_columns.in_halves(partial(_hashes, segment, window), rows):
                     yield hashes, headers.next_offset
         yield np.empty(0, dtype=np.uint64), headers.next_offset
 
 
-def _hashes(segment: SegmentReader, window: Window, rows: Int64s, part: slice) -> kernel.Uint64s:
-    """Returns the hashes of the keys in a part of some batches, which are all of magic 2 or none."""
-    rows = rows[part]
+def _hashes(segment: SegmentReader, window: Window, rows: Int64s) -> kernel.Uint64s:
+    """Returns the hashes of the keys in some batches, all of magic 2 or none."""
     if window.headers.table["magic"][rows[0]] < v2.MAGIC:
         keys = segment.decode(window, rows, ("key",)).records.keys
         assert keys is not None  # asked for

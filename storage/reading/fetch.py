@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from .. import format as formats
 from ..config import INT64_MAX
-from ..errors import CorruptRecordError, TableSizeError
+from ..errors import CorruptRecordError
 from ..format import v2
 from ..format.constants import TimestampType
-from ..format.record_columns import ALL_COLUMNS
+from ..format.record_columns import ALL_COLUMNS, in_parts
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
 from ..segment.walk import Window
 from ..segment.writer import LogSegment
@@ -84,9 +84,14 @@ class FetchData:
             raise error.located(self.segment.shown_path, self.window.position) from None
         return self.window.buffer[: headers.end].tobytes()
 
-    def halves(self) -> tuple[FetchData, FetchData]:
-        """Returns the first half of the batches and the second; neither has the list of aborted transactions."""
+    def halves(self) -> Sequence[FetchData]:
+        """Returns the first half of the batches and the second, without the list of aborted transactions.
+
+        Nothing for a single batch.
+        """
         headers, middle = self.window.headers, len(self.window.headers) // 2
+        if not middle:
+            return ()
         asked = (self.asked, headers[:middle].next_offset)
         first, second = (
             FetchData(self.segment, self.window._replace(headers=headers[rows]), self.visible[rows], (), each)
@@ -153,24 +158,11 @@ class FetchData:
 
 
 def in_tables(data: FetchData, decode: Callable[[FetchData], Records]) -> Iterator[Records]:
-    """Yields the result of ``decode`` for a fetch, without empty tables; for parts of it if one table is too small.
+    """Returns the results of ``decode`` for a fetch, without empty tables; for parts of it if one table is too small.
 
-    Compressed batches of a few megabytes may have more bytes of records than a table can have. A single batch always
-    fits. Keeps no reference to the fetch while the caller uses a table, so that its memory is free.
+    A single batch always fits. Keeps no reference to the fetch while the caller uses a table.
     """
-    found: Records | None = None
-    try:
-        found = decode(data)
-    except TableSizeError:
-        if len(data.window.headers) == 1:
-            raise
-    if found is None:  # here, because the error holds what was decompressed
-        for half in data.halves():
-            yield from in_tables(half, decode)
-        return
-    del data
-    if len(found):
-        yield found
+    return filter(len, in_parts(decode, data, FetchData.halves))
 
 
 def _taken(records: Records, rows: Int64s) -> Records:
