@@ -116,9 +116,9 @@ _MESSAGES = {  # used where an error's own text would show names or paths
 }
 
 
-def shortened(message: str | None) -> str | None:
+def shortened(message: str) -> str:
     """Returns a message that may contain what a client sent, cut to the length that each version has room for."""
-    return None if message is None else message[:MESSAGE_CHARACTERS_MAX]
+    return message[:MESSAGE_CHARACTERS_MAX]
 
 
 def message_of(error: Exception) -> str | None:
@@ -130,7 +130,7 @@ def message_of(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
     if isinstance(error, _OF_BATCHES) and error.path is None:  # the client sent it; in a file, it has a path
-        return error.reason[:MESSAGE_CHARACTERS_MAX] or None
+        return shortened(error.reason) or None
     if isinstance(error, ABOUT_REQUESTS):
-        return str(error)[:MESSAGE_CHARACTERS_MAX] or None
+        return shortened(str(error)) or None
     return _MESSAGES.get(code_of(error))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Self
 
+from ...protocol.errors import shortened
 from ..listeners import canonical_host
 
 ANY_NAME = ANY_HOST = "*"
@@ -139,7 +140,7 @@ class Acl:
                 "from the principal name)",
             ),
         )
-        return next((text for is_wrong, text in problems if is_wrong), None)
+        return next((shortened(text) for is_wrong, text in problems if is_wrong), None)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ....protocol.bodies import ErrorCode
-from ....protocol.errors import shortened
 from ...context import Context
 from ...request import Request
 from ...security.acls import Acl, AclFilter, AclOperation, FileAcl, Pattern, PatternType, PermissionType, ResourceType
@@ -30,7 +29,7 @@ def describe_acls(request: Request, context: Context) -> Body | None:
         return described_acls(request.body, ErrorCode.security_disabled, _WHY)
     problem = wanted.problem()
     if problem is not None:
-        return described_acls(request.body, ErrorCode.invalid_request, shortened(problem))
+        return described_acls(request.body, ErrorCode.invalid_request, problem)
     only_literal = request.version == _ONLY_LITERAL
     current = rules.current()
     context.answer_with(request, lambda: _description(current.acls(), wanted, only_literal=only_literal), current.count)
@@ -66,7 +65,7 @@ def _changed(
 
 def _created(rules: RuleStore, body: Any) -> Body:
     acls = [_acl(each) for each in body.creations]
-    problems = [shortened(each.problem()) for each in acls]
+    problems = [each.problem() for each in acls]
     valid = [acl for acl, problem in zip(acls, problems, strict=True) if problem is None]
     code, why = error_of(lambda: rules.create(valid), "ACLs") if valid else FINE
     failed = {"error_code": code, "error_message": why}
@@ -85,7 +84,7 @@ def delete_acls(request: Request, context: Context) -> Body | None:
 
 def _deleted(rules: RuleStore, body: Any) -> Body:
     filters = [_filter(each) for each in body.filters]
-    problems = [shortened(each.problem()) for each in filters]
+    problems = [each.problem() for each in filters]
     found: list[list[Acl]] = []
     valid = [each for each, problem in zip(filters, problems, strict=True) if problem is None]
     code, why = error_of(lambda: found.extend(rules.delete(valid)), "ACLs") if valid else FINE

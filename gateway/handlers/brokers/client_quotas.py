@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from ....protocol.bodies import ErrorCode
-from ....protocol.errors import RequestError, shortened
+from ....protocol.errors import RequestError, message_of
 from ...context import Context
 from ...listeners import canonical_host
 from ...quotas.entities import (
@@ -42,7 +42,7 @@ def describe_quotas(request: Request, context: Context) -> Body:
     try:
         components = _components(body.components)
     except RequestError as error:
-        return described_quotas(body, error.code, str(error))
+        return described_quotas(body, error.code, message_of(error))
     found = context.quotas.current().find(components, is_strict=body.strict)
     return {"entries": [{**_names(entity), "values": _values(values)} for entity, values in found]}
 
@@ -94,7 +94,7 @@ def _altered(quotas: QuotaStore, body: Any) -> Body:
             changes[entity] = change
             errors.append(FINE)
         except RequestError as error:
-            errors.append((error.code, str(error)))
+            errors.append((error.code, message_of(error)))
     failure = FINE if body.validate_only or not changes else _kept(quotas, changes)
     return _answer(body, [failure if error is FINE else error for error in errors])
 
@@ -160,7 +160,7 @@ def _answer(body: Any, errors: Sequence[Error]) -> Body:
         "entries": [
             {
                 "error_code": code,
-                "error_message": shortened(why),
+                "error_message": why,
                 "entity": [{"entity_type": one.entity_type, "entity_name": one.entity_name} for one in each.entity],
             }
             for each, (code, why) in zip(body.entries, errors, strict=True)
@@ -170,7 +170,7 @@ def _answer(body: Any, errors: Sequence[Error]) -> Body:
 
 def described_quotas(body: Any, code: ErrorCode, why: str | None = None) -> Body:
     """Returns the answer to a DescribeClientQuotas that is refused."""
-    return {"error_code": code, "error_message": shortened(why), "entries": None}
+    return {"error_code": code, "error_message": why, "entries": None}
 
 
 def altered_quotas(body: Any, code: ErrorCode, why: str | None = None) -> Body:

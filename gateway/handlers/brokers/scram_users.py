@@ -80,9 +80,7 @@ def _altered(users: UsersFile, body: Any) -> Body:
                 made = salted_credential(mechanism, each.salted_password, each.salt, each.iterations)
                 kept[each.name] = {**kept.get(each.name, {}), mechanism: made}
     results = ((name, *errors.get(name, (ErrorCode.none, None))) for name in _names(body))
-    return {
-        "results": [{"user": name, "error_code": code, "error_message": shortened(why)} for name, code, why in results]
-    }
+    return {"results": [{"user": name, "error_code": code, "error_message": why} for name, code, why in results]}
 
 
 def _delete(kept: Kept, name: str, mechanism: str) -> None:
