@@ -18,7 +18,6 @@ from ..storage import (
     LogReader,
     Records,
     TopicPartition,
-    UnknownTopicOrPartitionError,
     ms_of,
     parse_instant,
     tier_address,
@@ -218,11 +217,8 @@ def _schema(columns: Collection[str] | None) -> pa.Schema:
 
 def chosen_partitions(manager: LogManager, topic: str, wanted: int | Collection[int] | None) -> list[TopicPartition]:
     """Returns one, some or (None) all partitions of a topic, ascending. Raises UnknownTopicOrPartitionError."""
-    there = manager.topic(topic).partitions
-    numbers = there if wanted is None else {wanted} if isinstance(wanted, int) else set(wanted)
+    there = manager.topic(topic)
+    numbers = there.partitions if wanted is None else {wanted} if isinstance(wanted, int) else set(wanted)
     for number in numbers:
-        if number not in there:
-            raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} in {manager.directory} has partitions {list(there)}, but not {number!r}"
-            )
+        there.check_partition(number, manager.directory)
     return [TopicPartition(topic, number) for number in sorted(numbers)]

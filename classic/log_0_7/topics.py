@@ -59,11 +59,7 @@ class PositionTopics:
 
     def open_reader(self, topic: str, partition: int) -> PositionLogReader:
         """Opens a partition as it is now. Raises UnknownTopicOrPartitionError, and the errors of PositionLogReader."""
-        there = self.topic(topic).partitions
-        if partition not in there:
-            raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} in {self.directory} has partitions {list(there)}, but not {partition}"
-            )
+        self.topic(topic).check_partition(partition, self.directory)
         return PositionLogReader(self.paths[TopicPartition(topic, partition)], self._filesystem)
 
     def search(

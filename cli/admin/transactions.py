@@ -94,11 +94,9 @@ def _check_known(manager: storage.LogManager, topic: str | None, partition: int 
     """Raises UnknownTopicOrPartitionError for a topic or partition that the directory does not have."""
     if topic is None:
         return
-    known = manager.topic(topic).partitions
-    if partition not in (None, *known):
-        raise storage.UnknownTopicOrPartitionError(
-            f"topic {topic!r} in {manager.directory} has partitions {list(known)}, but not {partition}"
-        )
+    known = manager.topic(topic)
+    if partition is not None:
+        known.check_partition(partition, manager.directory)
 
 
 def _show(found: list[storage.OpenTransaction], none: str, *, as_json: bool) -> None:

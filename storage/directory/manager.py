@@ -343,11 +343,7 @@ class LogManager(LogDirectory):
 
     def _partition_config(self, topic: str, partition: int) -> LogConfig:
         description = self.topic(topic)
-        if partition not in description.partitions:
-            raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, but not "
-                f"{partition}"
-            )
+        description.check_partition(partition, self.directory)
         return stays_compacted(topic, self._config(description))
 
     def kept(self, key: object, make: Callable[[], KeptT]) -> KeptT:

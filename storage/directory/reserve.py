@@ -2,8 +2,8 @@
 
 Before retention removes anything, it writes a little, above all the log start offset, which must be durable first. So
 does the deletion of records and of topics. ``.commitlog.reserve`` is made with the first topic, while the disk has
-space, and made again after a retention. It has no meaning: anyone may remove it at any time. Another process may take
-the room first; then the next deletion has none.
+space, and made again after a retention or the deletion of a topic. It has no meaning: anyone may remove it at any time.
+Another process may take the room first; then the next deletion has none.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..errors import CorruptionError, InvalidTopicError
+from ..errors import CorruptionError, InvalidTopicError, UnknownTopicOrPartitionError
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import PARTITIONS_MAX, TopicPartition
 
@@ -53,6 +53,13 @@ class TopicDescription:
     @property
     def topic_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self.name, number) for number in self.partitions]
+
+    def check_partition(self, number: int, directory: str) -> None:
+        """Raises UnknownTopicOrPartitionError, with the ``directory`` of the topic, if it has no such partition."""
+        if number not in self.partitions:
+            raise UnknownTopicOrPartitionError(
+                f"topic {self.name!r} in {directory} has partitions {list(self.partitions)}, but not {number!r}"
+            )
 
 
 class Owner(Enum):

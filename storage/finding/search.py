@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, Self
 
 from ..directory.manager import LogManager
 from ..directory.topics_file import TopicDescription
-from ..errors import CorruptionError, UnknownTopicOrPartitionError
+from ..errors import CorruptionError
 from ..format.files.file_names import TopicPartition
 from ..format.tables import Records
 from ..reading.aborted import Isolation
@@ -183,11 +183,7 @@ def _chosen(
     """Returns the partitions to search, ascending."""
     if wanted is not None:
         for number in wanted:
-            if number not in topic.partitions:
-                raise UnknownTopicOrPartitionError(
-                    f"topic {topic.name!r} in {manager.directory} has partitions {list(topic.partitions)}, but not "
-                    f"{number!r}"
-                )
+            topic.check_partition(number, manager.directory)
         return [TopicPartition(topic.name, number) for number in sorted({*wanted})]
     if condition.key is None or all_partitions or not isinstance(manager, LogManager):
         return topic.topic_partitions
