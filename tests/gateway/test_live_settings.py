@@ -101,26 +101,39 @@ def test_other_limits_are_in_force_while_a_name_has_no_address(
     assert "other.example.com has no address" in caplog.text
 
 
-def test_no_change_waits_for_a_slow_name_server(
-    settings: LiveSettings, manager: LogManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_asked, may_answer = Event(), Event()
+class SlowNames:
+    """Answers with the address of a name only when it may."""
 
-    def find_late(*_: object, **__: object) -> list[tuple[Any, ...]]:
-        is_asked.set()
-        assert may_answer.wait(30)
+    def __init__(self) -> None:
+        self.is_asked, self.may_answer = Event(), Event()
+
+    def find(self, *_: object, **__: object) -> list[tuple[Any, ...]]:
+        self.is_asked.set()
+        assert self.may_answer.wait(300)
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (ADDRESS, 0))]
 
-    monkeypatch.setattr(socket, "getaddrinfo", find_late)
+
+@pytest.fixture
+def slow_names(settings: LiveSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowNames]:
+    """``settings`` stop after it, so that no thread of theirs still waits then."""
+    made = SlowNames()
+    monkeypatch.setattr(socket, "getaddrinfo", made.find)
+    yield made
+    made.may_answer.set()
+
+
+def test_no_change_waits_for_a_slow_name_server(
+    settings: LiveSettings, manager: LogManager, slow_names: SlowNames
+) -> None:
     settings.listen(applying := Applying())
     alter(manager, max_connections_per_ip_overrides="log.example.com:0")
     looking = Thread(target=settings.look)
     looking.start()
-    assert is_asked.wait(30)
+    assert slow_names.is_asked.wait(30)
     alter(manager, max_connections="1")
     settings.look()
     assert [applying.admission.refuses(each) for each in (ADDRESS, ADDRESS)] == [None, "max.connections"]
-    may_answer.set()
+    slow_names.may_answer.set()
     looking.join(30)
     applying.admission.left(ADDRESS)
     assert applying.admission.refuses(ADDRESS) == "max.connections.per.ip"  # with the limits of both changes
@@ -129,25 +142,14 @@ def test_no_change_waits_for_a_slow_name_server(
 
 
 def test_the_thread_that_checks_for_changes_does_not_wait_for_a_slow_name_server(
-    settings: LiveSettings, manager: LogManager, monkeypatch: pytest.MonkeyPatch
+    settings: LiveSettings, manager: LogManager, slow_names: SlowNames
 ) -> None:
-    is_asked, may_answer = Event(), Event()
-
-    def find_none(*_: object, **__: object) -> list[tuple[Any, ...]]:
-        is_asked.set()
-        assert may_answer.wait(300)
-        return []
-
-    monkeypatch.setattr(socket, "getaddrinfo", find_none)
     settings.listen(Applying())
     settings.start()
     alter(manager, max_connections_per_ip_overrides="log.example.com:0")
-    assert is_asked.wait(30)
+    assert slow_names.is_asked.wait(30)
     alter(manager, max_connections="1")
-    try:
-        soon(lambda: settings.config.max_connections == 1)
-    finally:
-        may_answer.set()
+    soon(lambda: settings.config.max_connections == 1)
 
 
 def test_topics_are_opened_with_new_settings_once_though_a_name_is_tried_again(

@@ -230,14 +230,22 @@ def test_an_owner_that_lets_go_is_followed(group: Group, open_registry: Open) ->
     group.settles({"t/0": "g_a-0", "t/1": "g_a-0"})
 
 
-class LetsGo:
-    """A registry in which the other session ends once this one has met its node."""
+class InFront:
+    """In front of a registry: what a class does not do itself, the registry does."""
 
-    def __init__(self, registry: Registry, other: Registry) -> None:
-        self._registry, self._other = registry, other
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._registry, name)
+
+
+class LetsGo(InFront):
+    """A registry in which the other session ends once this one has met its node."""
+
+    def __init__(self, registry: Registry, other: Registry) -> None:
+        super().__init__(registry)
+        self._other = other
 
     def create(self, path: str, data: bytes | None = None, **options: bool) -> str:
         try:
@@ -254,14 +262,12 @@ def test_a_session_that_ends_just_after_the_registration_is_noticed(group: Group
     group.settles({"t/0": "g_a-0"})
 
 
-class Expires:
+class Expires(InFront):
     """A registry whose session ends once it has created its first node, and which then begins another one."""
 
     def __init__(self, registry: Registry, later: Registry) -> None:
-        self._registry, self._later = registry, later
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._registry, name)
+        super().__init__(registry)
+        self._later = later
 
     def create(self, path: str, data: bytes | None = None, **options: bool) -> str:
         made = self._registry.create(path, data, **options)
@@ -286,14 +292,12 @@ def test_a_member_reads_on_while_the_registry_does_not_answer(group: Group, open
     group.settles({"t/0": "g_a-0"})
 
 
-class Silent:
+class Silent(InFront):
     """A registry that does not answer, and does not know its session, while it is silent, as ZooKeeper's."""
 
     def __init__(self, registry: Registry) -> None:
-        self._registry, self.is_silent, self.unanswered = registry, False, 0
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._registry, name)
+        super().__init__(registry)
+        self.is_silent, self.unanswered = False, 0
 
     @property
     def session(self) -> str:
